@@ -17,10 +17,10 @@ PACKAGE = HEADER + '"""The messages of every API, one module each, for all known
 
 SHARED = (
     "DECODING_ERRORS",
-    "ONE_BYTE",
     "PIECES_AT_ONCE",
     "REQUEST_ELEMENT_COUNT_MAX",
     "RESPONSE_ELEMENT_COUNT_MAX",
+    "UVARINT",
     "Malformed",
     "Records",
     "all_steps",

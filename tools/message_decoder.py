@@ -47,7 +47,10 @@ class Decoder:
         for field in structure.plain:
             values[field.name] = self._field(field, structure.flexible, path)
         if structure.flexible:
-            self._tags(structure, path, values)
+            if structure.tagged or self._run:
+                self._tags(structure, path, values)
+            else:
+                self._no_tags()
         else:
             self._flush()
         return self._build(structure, values)
@@ -59,20 +62,22 @@ class Decoder:
             arguments.pop()
         return f"{structure.name}({', '.join(arguments)})"
 
-    def _flush(self) -> None:
-        """Read the pending run of fixed fields with one call."""
+    def _flush(self, *, behind: bool = True) -> None:
+        """Read the pending run of fixed fields with one call, and go on behind it, or to its last
+        byte."""
         if not self._run:
             return
         letters = "".join(letter for _, letter, _ in self._run)
         targets = ", ".join(target for target, _, _ in self._run)
-        size = sum(size for _, _, size in self._run)
+        size = sum(size for _, _, size in self._run) - (not behind)
         self._run = []
         if letters == "B":
             self.code.line(f"{targets} = buffer[position]")
         else:
             comma = "" if "," in targets else ","
             self.code.line(f"{targets}{comma} = {self.code.unpack(letters)}(buffer, position)")
-        self.code.line(f"position += {size}")
+        if size:
+            self.code.line(f"position += {size}")
 
     def _length(self, target: str, kind: str, flexible: bool) -> None:
         if not flexible:
@@ -84,6 +89,24 @@ class Decoder:
         with self.code.block(f"if {target} > 127:"):
             self.code.line(f"{target}, position = read_uvarint(buffer, position - 1)")
         self.code.line(f"{target} -= 1")
+
+    def _compact_size(self, kind: str) -> None:
+        """The size and one more; `position` is then that of its last byte."""
+        self._run.append(("size", "B", 1))
+        self._flush(behind=False)
+        with self.code.block("if size > 127:"):
+            if kind != "records":
+                self.code.line("size, position = read_uvarint(buffer, position)")
+                self.code.line("position -= 1")
+                return
+            # That of many batches, for which no call is worth it.
+            self.code.line("high = buffer[position + 1]")
+            with self.code.block("if high < 128:"):
+                self.code.line("size = size & 127 | high << 7")
+                self.code.line("position += 1")
+            with self.code.block("else:"):
+                self.code.line("size, position = read_uvarint(buffer, position)")
+                self.code.line("position -= 1")
 
     def _field(self, field: Field, flexible: bool, path: str) -> str:
         target = self.code.name(path, field.name)
@@ -113,7 +136,7 @@ class Decoder:
             self.code.line(f"{target} = {built}")
 
     def _null(self, field: Field, length: str, flexible: bool, target: str) -> None:
-        """Open the branch of a negative length; the caller continues with `else`."""
+        """The branch of a negative length; the caller continues with `else`."""
         label = field.name
         with self.code.block(f"if {length} < 0:"):
             if not field.nullable:
@@ -125,16 +148,29 @@ class Decoder:
                 self.code.line(f"{target} = None")
 
     def _variable(self, field: Field, flexible: bool, target: str) -> None:
-        self._length("size", field.kind, flexible)
+        start = "position + 1 " if flexible else "position"
+        space = " " if flexible else ""
         inner = {"string": "str", "bytes": "bytes", "records": "memoryview"}[field.kind]
+        expression = {
+            "string": f'str(buffer[{start}:{space}end], "utf-8")',
+            "bytes": f"bytes(buffer[{start}:{space}end])",
+            "records": f"view[{start}:{space}end]",
+        }[field.kind]
+        if flexible:
+            self._compact_size(field.kind)
+        else:
+            self._length("size", field.kind, flexible)
         if field.nullable:
             self.code.line(f"{target}: {inner} | None")
-        self._null(field, "size", flexible, target)
-        expression = {
-            "string": 'str(buffer[position:end], "utf-8")',
-            "bytes": "bytes(buffer[position:end])",
-            "records": "view[position:end]",
-        }[field.kind]
+        if flexible:
+            with self.code.block("if not size:"):
+                if not field.nullable:
+                    self.code.line(f'raise Malformed("{field.name} is null")')
+                else:
+                    self.code.line(f"{target} = None")
+                    self.code.line("position += 1")
+        else:
+            self._null(field, "size", flexible, target)
         with self.code.block("else:"):
             self.code.line("end = position + size")
             self.code.line(f"{target} = {expression}")
@@ -153,8 +189,11 @@ class Decoder:
             size_min = self._element_size_min(field, flexible)
         self.code.line(f"{target}: list[{inner}]{' | None' if field.nullable else ''}")
         self._null(field, count, flexible, target)
-        room = f" or {count} > room" if _is_counted(field) else ""
-        with self.code.block(f"elif {count} * {size_min} > limit - position{room}:"):
+        # If one does not fit, that is found as it is read.
+        room = f"{count} > room or " if _is_counted(field) else ""
+        with self.code.block(
+            f"elif {room}{count} > 1 and {count} * {size_min} > limit - position:"
+        ):
             self.code.line(f'raise Malformed(f"{field.name} cannot have {{{count}}} elements")')
         with self.code.block("else:"):
             if field.structure is None and field.kind in FIXED:
@@ -182,6 +221,13 @@ class Decoder:
     def _element_size_min(field: Field, flexible: bool) -> int:
         element = Field(field.name, field.kind, False, False, None, None, None, field.kio_name)
         return field_size_min(element, flexible)
+
+    def _no_tags(self) -> None:
+        """None is known here, and hardly any is sent."""
+        with self.code.block("if buffer[position]:"):
+            self.code.line("position = skip_tags(buffer, position)")
+        with self.code.block("else:"):
+            self.code.line("position += 1")
 
     def _tags(self, structure: Structure, path: str, values: dict[str, str]) -> None:
         counted = self.code.name(path, "tag_count")

@@ -61,10 +61,10 @@ class Encoder:
         letters = "".join(letter for letter, _ in self._run)
         values = ", ".join(value for _, value in self._run if value)
         self._run = []
-        self.code.line(f"size = {length} + 1")
         if not letters:
-            self.code.line(f"{self._write}(ONE_BYTE[size] if size < 128 else uvarint(size))")
+            self.code.line(f"{self._write}(UVARINT[{length} + 1])")
             return
+        self.code.line(f"size = {length} + 1")
         with self.code.block("if size < 128:"):
             joined = f"{values}, size" if values else "size"
             self.code.line(f"{self._write}({self.code.pack(letters + 'B')}({joined}))")

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 _HEADER: Final = struct.Struct(">hhih")
 _HEADER_SIZE: Final = _HEADER.size
 _unpack_header: Final = _HEADER.unpack_from
-_NO_TAGS: Final = b"\0"
-_SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
-_SIZE_CORRELATION_AND_NO_TAGS: Final = struct.Struct(">iib")
+_pack_head: Final = struct.Struct(">ii").pack
+"""Size and correlation id…"""
+_pack_flexible_head: Final = struct.Struct(">iib").pack
+"""…and no tags."""
 
 Handler = Callable[["Broker", Any, Call], Handled]
 
@@ -65,7 +66,7 @@ def read_request(frame: bytes, connection: "Connection") -> tuple[Call, Any, Han
         position += client_id_size
         client_id = frame[_HEADER_SIZE:position]
     if version >= api.flexible_version_min:
-        if frame[position : position + 1] == _NO_TAGS:
+        if position < len(frame) and not frame[position]:
             position += 1
         else:
             position = _after_tags(frame, position)
@@ -95,11 +96,10 @@ async def encode_in_steps(call: Call, answer: Answer) -> list[Buffer]:
 
 def with_head(call: Call, parts: list[Buffer]) -> tuple[list[Buffer], int]:
     """The reply with its size and header in front, in as few parts as it has, and its bytes."""
-    api, version = call.api, call.version
-    size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-    if version >= api.flexible_version_min and api.key != apis.API_VERSIONS_KEY:
-        head = _SIZE_CORRELATION_AND_NO_TAGS.pack(size + 5, call.correlation_id, 0)
+    first = parts[0]
+    size = len(first) if len(parts) == 1 else sum(map(len, parts))
+    if call.version >= call.api.flexible_reply_min:
+        parts[0] = _pack_flexible_head(size + 5, call.correlation_id, 0) + first
     else:
-        head = _SIZE_AND_CORRELATION.pack(size + 4, call.correlation_id)
-    parts[0] = head + parts[0]
+        parts[0] = _pack_head(size + 4, call.correlation_id) + first
     return parts, size

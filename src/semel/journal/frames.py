@@ -18,8 +18,8 @@ HEADER_SIZE: Final = 32
 LAG_MAX: Final = 2**32 - 1
 
 _HEADER: Final = struct.Struct("<4sIIIQII")
-_MARK: Final = struct.Struct("<4sI")
-_CHECKED: Final = struct.Struct("<IIQII")
+_pack_mark: Final = struct.Struct("<4sI").pack
+_pack_checked: Final = struct.Struct("<IIQII").pack
 _CHECKED_START: Final = 8
 
 assert _HEADER.size == HEADER_SIZE
@@ -49,11 +49,11 @@ def head(
 ) -> tuple[bytes, int]:
     """The header of a frame and its checksum."""
     lag = position - durable
-    checked = _CHECKED.pack(size, previous, position, incarnation, min(lag, LAG_MAX))
+    checked = _pack_checked(size, previous, position, incarnation, min(LAG_MAX, lag))
     checksum: int = crc32c(checked)
     for part in parts:
         checksum = crc32c(part, checksum)
-    return _MARK.pack(MAGIC, checksum) + checked, checksum
+    return _pack_mark(MAGIC, checksum) + checked, checksum
 
 
 unpack_header: Final = _HEADER.unpack_from

@@ -80,12 +80,13 @@ class Tail:
             if skip >= length:
                 skip -= length
                 continue
-            piece = part if not skip and length <= size else part[skip : skip + size]
-            found.append(piece)
-            size -= len(piece)
-            skip = 0
-            if not size:
+            end = skip + size
+            if end <= length:
+                found.append(part[skip:end])
                 return b"".join(found)
+            found.append(part[skip:] if skip else part)
+            size = end - length
+            skip = 0
         raise AssertionError(f"the frame that holds {position} ends {size} bytes too early")
 
     def _drop_first(self) -> None:

@@ -169,9 +169,8 @@ class Frame:
             if isinstance(entry, BatchEntry):
                 body = entry.body
                 size = len(body)
-                length = entry.header.length
                 small += pack_batch(
-                    BATCH, entry.number, size, entry.base_offset, length, entry.term
+                    BATCH, entry.number, size, entry.base_offset, entry.header.length, entry.term
                 )
                 if size < JOINED_SIZE_MAX:
                     small += body[PREFIX_SIZE:]

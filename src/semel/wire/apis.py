@@ -36,6 +36,9 @@ class Api:
         self.module = module
         self.version_min, self.version_max = versions
         self.flexible_version_min = flexible
+        # A client that asked for a version we lack must be able to read the
+        # refusal, so this one reply never has a flexible header.
+        self.flexible_reply_min = NEVER if key == API_VERSIONS_KEY else flexible
         self.note = note
         self.unserved = unserved
         """Why this broker does not answer it; empty if it does."""
@@ -58,11 +61,7 @@ class Api:
         return 2 if version >= self.flexible_version_min else 1
 
     def response_header_version(self, version: int) -> int:
-        # A client that asked for a version we lack must be able to read the
-        # refusal, so this one reply never has a flexible header.
-        if self.key == API_VERSIONS_KEY:
-            return 0
-        return 1 if version >= self.flexible_version_min else 0
+        return 1 if version >= self.flexible_reply_min else 0
 
     @cached_property
     def messages(self) -> Any:

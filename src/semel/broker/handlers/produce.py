@@ -69,6 +69,8 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
         writing = _Writing(broker)
         response = writing.write_all(request)
         refusal_, missed = writing.refusal, writing.missed
+        if refusal_ is None and not unknown and acks != ACKS_NONE:
+            return Answer(response, durable=acks == ACKS_ALL)
         # A refusal may come from what is not yet durable, and must not outlive it.
         durable = acks == ACKS_ALL or refusal_ is not None
         return _answer(broker, call, acks, _Outcome(response, refusal_, missed, unknown), durable)
@@ -266,12 +268,11 @@ class _Writing:
         return response
 
     def _submit(self) -> None:
-        waiting, self._waiting = [*self._waiting.values()], {}
-        responses, self._responses = self._responses, []
-        self._size = 0
-        assert self._lane is not None
+        lane, waiting, responses = self._lane, [*self._waiting.values()], self._responses
+        self._waiting, self._responses, self._size = {}, [], 0
+        assert lane is not None
         try:
-            produced = self._lane.submit(Produce(waiting))
+            produced = lane.submit(Produce(waiting))
         except JournalFull as error:
             full = no_room(error)
             for response in responses:
@@ -279,17 +280,19 @@ class _Writing:
             return
         metrics = self._broker.metrics
         metrics.bytes_in += produced.byte_count
-        metrics.batches_duplicate += len(produced.duplicates)
+        duplicates = produced.duplicates
+        if duplicates:
+            metrics.batches_duplicate += len(duplicates)
         for response, incoming, result in zip(responses, waiting, produced.results, strict=True):
-            if not isinstance(result, RequestError):
-                response.base_offset = result
-                # When the original of a retry was appended is not remembered.
-                if incoming.is_stamped and incoming not in produced.duplicates:
-                    response.log_append_time_ms = produced.appended_at_ms
+            if isinstance(result, RequestError):
+                self._refuse(response, result)
+                if isinstance(result, NotRemembered):
+                    self.missed.append((response, incoming, result))
                 continue
-            self._refuse(response, result)
-            if isinstance(result, NotRemembered):
-                self.missed.append((response, incoming, result))
+            response.base_offset = result
+            # When the original of a retry was appended is not remembered.
+            if incoming.is_stamped and incoming not in duplicates:
+                response.log_append_time_ms = produced.appended_at_ms
 
     def _refuse(self, response: PartitionProduceResponse, error: RequestError) -> None:
         response.error_code = error.code

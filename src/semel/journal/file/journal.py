@@ -221,23 +221,25 @@ class FileJournal:
 
     def append(self, parts: list[Buffer], size: int) -> Position:
         """Fixes the order; returns where the payload begins. `end` is then what to wait for."""
-        if self._commit.failure is not None:
-            raise self._commit.failure
+        commit = self._commit
+        if commit.failure is not None:
+            raise commit.failure
         position = self.end
-        end = Position(position + HEADER_SIZE + size)
+        start = Position(position + HEADER_SIZE)
+        end = Position(start + size)
         assert end <= self.segments.limit, "room for this frame was not reserved"
         header, self._checksum = head(
-            parts, size, self._checksum, position, self.incarnation, self._commit.durable
+            parts, size, self._checksum, position, self.incarnation, commit.durable
         )
         self.end = end
         self.frames_appended += 1
-        self.bytes_appended += HEADER_SIZE + size
-        self._commit.add(header, parts, end)
-        self._tail.add(position + HEADER_SIZE, parts)
+        self.bytes_appended += end - position
+        commit.add(header, parts, end)
+        self._tail.add(start, parts)
         if self._in_doubt:
             self._in_doubt = False
-            self._commit.when_durable(end, self._clear_doubt)
-        return Position(position + HEADER_SIZE)
+            commit.when_durable(end, self._clear_doubt)
+        return start
 
     def _clear_doubt(self) -> None:
         """The lane's answer is durable, so that whoever finds the journal here need not doubt."""

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 25
 
@@ -71,31 +71,30 @@ def _encode_request_v0(message: AddOffsetsToTxnRequest) -> list[Buffer]:
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[AddOffsetsToTxnRequest, int]:
     limit = len(buffer)
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("transactional_id is null")
     else:
         end = position + size
-        transactional_id = str(buffer[position:end], "utf-8")
+        transactional_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     producer_id, producer_epoch, size = _unpack_qhB(buffer, position)
-    position += 11
+    position += 10
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return AddOffsetsToTxnRequest(transactional_id, producer_id, producer_epoch, group_id), position
@@ -106,8 +105,7 @@ def _encode_request_v3(message: AddOffsetsToTxnRequest) -> list[Buffer]:
     write = pieces.append
     transactional_id = message.transactional_id
     text = transactional_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     group_id = message.group_id
     text = group_id.encode()

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 24
 
@@ -58,7 +58,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
     v3_and_below_topics: list[AddPartitionsToTxnTopic]
     if v3_and_below_topics_count < 0:
         raise Malformed("v3_and_below_topics is null")
-    elif v3_and_below_topics_count * 6 > limit - position or v3_and_below_topics_count > room:
+    elif v3_and_below_topics_count > room or v3_and_below_topics_count > 1 and v3_and_below_topics_count * 6 > limit - position:
         raise Malformed(f"v3_and_below_topics cannot have {v3_and_below_topics_count} elements")
     else:
         room -= v3_and_below_topics_count
@@ -77,7 +77,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
             v3_and_below_topics_partitions: list[int]
             if v3_and_below_topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif v3_and_below_topics_partitions_count * 4 > limit - position:
+            elif v3_and_below_topics_partitions_count > 1 and v3_and_below_topics_partitions_count * 4 > limit - position:
                 raise Malformed(f"partitions cannot have {v3_and_below_topics_partitions_count} elements")
             else:
                 v3_and_below_topics_partitions = list(unpack_from(f">{v3_and_below_topics_partitions_count}i", buffer, position))
@@ -112,15 +112,14 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("v3_and_below_transactional_id is null")
     else:
         end = position + size
-        v3_and_below_transactional_id = str(buffer[position:end], "utf-8")
+        v3_and_below_transactional_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics_count = _unpack_qhB(buffer, position)
     position += 11
@@ -130,22 +129,21 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
     v3_and_below_topics: list[AddPartitionsToTxnTopic]
     if v3_and_below_topics_count < 0:
         raise Malformed("v3_and_below_topics is null")
-    elif v3_and_below_topics_count * 3 > limit - position or v3_and_below_topics_count > room:
+    elif v3_and_below_topics_count > room or v3_and_below_topics_count > 1 and v3_and_below_topics_count * 3 > limit - position:
         raise Malformed(f"v3_and_below_topics cannot have {v3_and_below_topics_count} elements")
     else:
         room -= v3_and_below_topics_count
         v3_and_below_topics = []
         for _ in range(v3_and_below_topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                v3_and_below_topics_name = str(buffer[position:end], "utf-8")
+                v3_and_below_topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             v3_and_below_topics_partitions_count = buffer[position]
             position += 1
@@ -155,20 +153,20 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
             v3_and_below_topics_partitions: list[int]
             if v3_and_below_topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif v3_and_below_topics_partitions_count * 4 > limit - position:
+            elif v3_and_below_topics_partitions_count > 1 and v3_and_below_topics_partitions_count * 4 > limit - position:
                 raise Malformed(f"partitions cannot have {v3_and_below_topics_partitions_count} elements")
             else:
                 v3_and_below_topics_partitions = list(unpack_from(f">{v3_and_below_topics_partitions_count}i", buffer, position))
                 position += v3_and_below_topics_partitions_count * 4
-            v3_and_below_topics_tag_count = buffer[position]
-            position += 1
-            if v3_and_below_topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             v3_and_below_topics.append(AddPartitionsToTxnTopic(v3_and_below_topics_name, v3_and_below_topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return AddPartitionsToTxnRequest(v3_and_below_transactional_id, v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics), position
@@ -179,8 +177,7 @@ def _encode_request_v3(message: AddPartitionsToTxnRequest) -> list[Buffer]:
     write = pieces.append
     v3_and_below_transactional_id = message.v3_and_below_transactional_id
     text = v3_and_below_transactional_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     v3_and_below_topics = message.v3_and_below_topics
     size = len(v3_and_below_topics) + 1
@@ -191,12 +188,10 @@ def _encode_request_v3(message: AddPartitionsToTxnRequest) -> list[Buffer]:
     for v3_and_below_topics_element in v3_and_below_topics:
         v3_and_below_topics_name = v3_and_below_topics_element.name
         text = v3_and_below_topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         v3_and_below_topics_partitions = v3_and_below_topics_element.partitions
-        size = len(v3_and_below_topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(v3_and_below_topics_partitions) + 1])
         write(pack(f">{len(v3_and_below_topics_partitions)}i", *v3_and_below_topics_partitions))
         write(b'\x00')
     write(b'\x00')
@@ -259,7 +254,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult]
     if results_by_topic_v3_and_below_count < 0:
         raise Malformed("results_by_topic_v3_and_below is null")
-    elif results_by_topic_v3_and_below_count * 6 > limit - position or results_by_topic_v3_and_below_count > room:
+    elif results_by_topic_v3_and_below_count > room or results_by_topic_v3_and_below_count > 1 and results_by_topic_v3_and_below_count * 6 > limit - position:
         raise Malformed(f"results_by_topic_v3_and_below cannot have {results_by_topic_v3_and_below_count} elements")
     else:
         room -= results_by_topic_v3_and_below_count
@@ -278,7 +273,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
             results_by_topic_v3_and_below_results_by_partition: list[AddPartitionsToTxnPartitionResult]
             if results_by_topic_v3_and_below_results_by_partition_count < 0:
                 raise Malformed("results_by_partition is null")
-            elif results_by_topic_v3_and_below_results_by_partition_count * 6 > limit - position or results_by_topic_v3_and_below_results_by_partition_count > room:
+            elif results_by_topic_v3_and_below_results_by_partition_count > room or results_by_topic_v3_and_below_results_by_partition_count > 1 and results_by_topic_v3_and_below_results_by_partition_count * 6 > limit - position:
                 raise Malformed(f"results_by_partition cannot have {results_by_topic_v3_and_below_results_by_partition_count} elements")
             else:
                 room -= results_by_topic_v3_and_below_results_by_partition_count
@@ -321,22 +316,21 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult]
     if results_by_topic_v3_and_below_count < 0:
         raise Malformed("results_by_topic_v3_and_below is null")
-    elif results_by_topic_v3_and_below_count * 3 > limit - position or results_by_topic_v3_and_below_count > room:
+    elif results_by_topic_v3_and_below_count > room or results_by_topic_v3_and_below_count > 1 and results_by_topic_v3_and_below_count * 3 > limit - position:
         raise Malformed(f"results_by_topic_v3_and_below cannot have {results_by_topic_v3_and_below_count} elements")
     else:
         room -= results_by_topic_v3_and_below_count
         results_by_topic_v3_and_below = []
         for _ in range(results_by_topic_v3_and_below_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                results_by_topic_v3_and_below_name = str(buffer[position:end], "utf-8")
+                results_by_topic_v3_and_below_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             results_by_topic_v3_and_below_results_by_partition_count = buffer[position]
             position += 1
@@ -346,7 +340,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
             results_by_topic_v3_and_below_results_by_partition: list[AddPartitionsToTxnPartitionResult]
             if results_by_topic_v3_and_below_results_by_partition_count < 0:
                 raise Malformed("results_by_partition is null")
-            elif results_by_topic_v3_and_below_results_by_partition_count * 7 > limit - position or results_by_topic_v3_and_below_results_by_partition_count > room:
+            elif results_by_topic_v3_and_below_results_by_partition_count > room or results_by_topic_v3_and_below_results_by_partition_count > 1 and results_by_topic_v3_and_below_results_by_partition_count * 7 > limit - position:
                 raise Malformed(f"results_by_partition cannot have {results_by_topic_v3_and_below_results_by_partition_count} elements")
             else:
                 room -= results_by_topic_v3_and_below_results_by_partition_count
@@ -357,15 +351,15 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
                     if results_by_topic_v3_and_below_results_by_partition_tag_count:
                         position = skip_tags(buffer, position - 1)
                     results_by_topic_v3_and_below_results_by_partition.append(AddPartitionsToTxnPartitionResult(results_by_topic_v3_and_below_results_by_partition_partition_index, results_by_topic_v3_and_below_results_by_partition_partition_error_code))
-            results_by_topic_v3_and_below_tag_count = buffer[position]
-            position += 1
-            if results_by_topic_v3_and_below_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             results_by_topic_v3_and_below.append(AddPartitionsToTxnTopicResult(results_by_topic_v3_and_below_name, results_by_topic_v3_and_below_results_by_partition))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return AddPartitionsToTxnResponse(throttle_time_ms, results_by_topic_v3_and_below), position
@@ -383,12 +377,10 @@ def _encode_response_v3(message: AddPartitionsToTxnResponse) -> list[Buffer]:
     for results_by_topic_v3_and_below_element in results_by_topic_v3_and_below:
         results_by_topic_v3_and_below_name = results_by_topic_v3_and_below_element.name
         text = results_by_topic_v3_and_below_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         results_by_topic_v3_and_below_results_by_partition = results_by_topic_v3_and_below_element.results_by_partition
-        size = len(results_by_topic_v3_and_below_results_by_partition) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(results_by_topic_v3_and_below_results_by_partition) + 1])
         for results_by_topic_v3_and_below_results_by_partition_element in results_by_topic_v3_and_below_results_by_partition:
             write(_pack_ihx(results_by_topic_v3_and_below_results_by_partition_element.partition_index, results_by_topic_v3_and_below_results_by_partition_element.partition_error_code))
         write(b'\x00')

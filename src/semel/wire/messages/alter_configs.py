@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 33
 
@@ -56,7 +56,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterConfigsReque
     resources: list[AlterConfigsResource]
     if resources_count < 0:
         raise Malformed("resources is null")
-    elif resources_count * 7 > limit - position or resources_count > room:
+    elif resources_count > room or resources_count > 1 and resources_count * 7 > limit - position:
         raise Malformed(f"resources cannot have {resources_count} elements")
     else:
         room -= resources_count
@@ -75,7 +75,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterConfigsReque
             resources_configs: list[AlterableConfig]
             if resources_configs_count < 0:
                 raise Malformed("configs is null")
-            elif resources_configs_count * 4 > limit - position or resources_configs_count > room:
+            elif resources_configs_count > room or resources_configs_count > 1 and resources_configs_count * 4 > limit - position:
                 raise Malformed(f"configs cannot have {resources_configs_count} elements")
             else:
                 room -= resources_configs_count
@@ -148,22 +148,22 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[AlterConfigsReque
     resources: list[AlterConfigsResource]
     if resources_count < 0:
         raise Malformed("resources is null")
-    elif resources_count * 4 > limit - position or resources_count > room:
+    elif resources_count > room or resources_count > 1 and resources_count * 4 > limit - position:
         raise Malformed(f"resources cannot have {resources_count} elements")
     else:
         room -= resources_count
         resources = []
         for _ in range(resources_count):
             resources_resource_type, size = _unpack_bB(buffer, position)
-            position += 2
+            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("resource_name is null")
             else:
                 end = position + size
-                resources_resource_name = str(buffer[position:end], "utf-8")
+                resources_resource_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             resources_configs_count = buffer[position]
             position += 1
@@ -173,44 +173,43 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[AlterConfigsReque
             resources_configs: list[AlterableConfig]
             if resources_configs_count < 0:
                 raise Malformed("configs is null")
-            elif resources_configs_count * 3 > limit - position or resources_configs_count > room:
+            elif resources_configs_count > room or resources_configs_count > 1 and resources_configs_count * 3 > limit - position:
                 raise Malformed(f"configs cannot have {resources_configs_count} elements")
             else:
                 room -= resources_configs_count
                 resources_configs = []
                 for _ in range(resources_configs_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        resources_configs_name = str(buffer[position:end], "utf-8")
+                        resources_configs_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     resources_configs_value: str | None
-                    if size < 0:
+                    if not size:
                         resources_configs_value = None
+                        position += 1
                     else:
                         end = position + size
-                        resources_configs_value = str(buffer[position:end], "utf-8")
+                        resources_configs_value = str(buffer[position + 1 : end], "utf-8")
                         position = end
-                    resources_configs_tag_count = buffer[position]
-                    position += 1
-                    if resources_configs_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     resources_configs.append(AlterableConfig(resources_configs_name, resources_configs_value))
-            resources_tag_count = buffer[position]
-            position += 1
-            if resources_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             resources.append(AlterConfigsResource(resources_resource_type, resources_resource_name, resources_configs))
     validate_only, tag_count_2 = _unpack_tB(buffer, position)
     position += 2
@@ -225,8 +224,7 @@ def _encode_request_v2(message: AlterConfigsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     resources = message.resources
-    size = len(resources) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(resources) + 1])
     for resources_element in resources:
         resources_resource_name = resources_element.resource_name
         text = resources_resource_name.encode()
@@ -237,21 +235,18 @@ def _encode_request_v2(message: AlterConfigsRequest) -> list[Buffer]:
             write(_pack_b(resources_element.resource_type) + uvarint(size))
         write(text)
         resources_configs = resources_element.configs
-        size = len(resources_configs) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(resources_configs) + 1])
         for resources_configs_element in resources_configs:
             resources_configs_name = resources_configs_element.name
             text = resources_configs_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             resources_configs_value = resources_configs_element.value
             if resources_configs_value is None:
                 write(b'\x00')
             else:
                 text = resources_configs_value.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             write(b'\x00')
         write(b'\x00')
@@ -310,7 +305,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AlterConfigsResp
     responses: list[AlterConfigsResourceResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 7 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 7 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
@@ -373,44 +368,45 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[AlterConfigsResp
     responses: list[AlterConfigsResourceResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 6 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 6 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
         responses = []
         for _ in range(responses_count):
             responses_error_code, size = _unpack_hB(buffer, position)
-            position += 3
-            if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            responses_error_message: str | None
-            if size < 0:
-                responses_error_message = None
-            else:
-                end = position + size
-                responses_error_message = str(buffer[position:end], "utf-8")
-                position = end
-            responses_resource_type, size = _unpack_bB(buffer, position)
             position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            responses_error_message: str | None
+            if not size:
+                responses_error_message = None
+                position += 1
+            else:
+                end = position + size
+                responses_error_message = str(buffer[position + 1 : end], "utf-8")
+                position = end
+            responses_resource_type, size = _unpack_bB(buffer, position)
+            position += 1
+            if size > 127:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("resource_name is null")
             else:
                 end = position + size
-                responses_resource_name = str(buffer[position:end], "utf-8")
+                responses_resource_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            responses_tag_count = buffer[position]
-            position += 1
-            if responses_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             responses.append(AlterConfigsResourceResponse(responses_error_code, responses_error_message, responses_resource_type, responses_resource_name))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return AlterConfigsResponse(throttle_time_ms, responses), position
@@ -432,8 +428,7 @@ def _encode_response_v2(message: AlterConfigsResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = responses_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         responses_resource_name = responses_element.resource_name
         text = responses_resource_name.encode()

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 51
 
@@ -57,22 +57,21 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterUserScramCre
     deletions: list[ScramCredentialDeletion]
     if deletions_count < 0:
         raise Malformed("deletions is null")
-    elif deletions_count * 3 > limit - position or deletions_count > room:
+    elif deletions_count > room or deletions_count > 1 and deletions_count * 3 > limit - position:
         raise Malformed(f"deletions cannot have {deletions_count} elements")
     else:
         room -= deletions_count
         deletions = []
         for _ in range(deletions_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                deletions_name = str(buffer[position:end], "utf-8")
+                deletions_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             deletions_mechanism, deletions_tag_count = _unpack_bB(buffer, position)
             position += 2
@@ -87,54 +86,52 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterUserScramCre
     upsertions: list[ScramCredentialUpsertion]
     if upsertions_count < 0:
         raise Malformed("upsertions is null")
-    elif upsertions_count * 9 > limit - position or upsertions_count > room:
+    elif upsertions_count > room or upsertions_count > 1 and upsertions_count * 9 > limit - position:
         raise Malformed(f"upsertions cannot have {upsertions_count} elements")
     else:
         room -= upsertions_count
         upsertions = []
         for _ in range(upsertions_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                upsertions_name = str(buffer[position:end], "utf-8")
+                upsertions_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             upsertions_mechanism, upsertions_iterations, size = _unpack_biB(buffer, position)
-            position += 6
+            position += 5
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("salt is null")
             else:
                 end = position + size
-                upsertions_salt = bytes(buffer[position:end])
+                upsertions_salt = bytes(buffer[position + 1 : end])
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("salted_password is null")
             else:
                 end = position + size
-                upsertions_salted_password = bytes(buffer[position:end])
+                upsertions_salted_password = bytes(buffer[position + 1 : end])
                 position = end
-            upsertions_tag_count = buffer[position]
-            position += 1
-            if upsertions_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             upsertions.append(ScramCredentialUpsertion(upsertions_name, upsertions_mechanism, upsertions_iterations, upsertions_salt, upsertions_salted_password))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return AlterUserScramCredentialsRequest(deletions, upsertions), position
@@ -144,23 +141,19 @@ def _encode_request_v0(message: AlterUserScramCredentialsRequest) -> list[Buffer
     pieces: list[Buffer] = []
     write = pieces.append
     deletions = message.deletions
-    size = len(deletions) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(deletions) + 1])
     for deletions_element in deletions:
         deletions_name = deletions_element.name
         text = deletions_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         write(_pack_bx(deletions_element.mechanism))
     upsertions = message.upsertions
-    size = len(upsertions) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(upsertions) + 1])
     for upsertions_element in upsertions:
         upsertions_name = upsertions_element.name
         text = upsertions_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         upsertions_salt = upsertions_element.salt
         size = len(upsertions_salt) + 1
@@ -170,8 +163,7 @@ def _encode_request_v0(message: AlterUserScramCredentialsRequest) -> list[Buffer
             write(_pack_bi(upsertions_element.mechanism, upsertions_element.iterations) + uvarint(size))
         write(upsertions_salt)
         upsertions_salted_password = upsertions_element.salted_password
-        size = len(upsertions_salted_password) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(upsertions_salted_password) + 1])
         write(upsertions_salted_password)
         write(b'\x00')
     write(b'\x00')
@@ -227,44 +219,44 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AlterUserScramCr
     results: list[AlterUserScramCredentialsResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 5 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 5 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
         results = []
         for _ in range(results_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("user is null")
             else:
                 end = position + size
-                results_user = str(buffer[position:end], "utf-8")
+                results_user = str(buffer[position + 1 : end], "utf-8")
                 position = end
             results_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             results_error_message: str | None
-            if size < 0:
+            if not size:
                 results_error_message = None
+                position += 1
             else:
                 end = position + size
-                results_error_message = str(buffer[position:end], "utf-8")
+                results_error_message = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            results_tag_count = buffer[position]
-            position += 1
-            if results_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             results.append(AlterUserScramCredentialsResult(results_user, results_error_code, results_error_message))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return AlterUserScramCredentialsResponse(throttle_time_ms, results), position
@@ -282,8 +274,7 @@ def _encode_response_v0(message: AlterUserScramCredentialsResponse) -> list[Buff
     for results_element in results:
         results_user = results_element.user
         text = results_user.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         results_error_message = results_element.error_message
         write(_pack_h(results_element.error_code))
@@ -291,8 +282,7 @@ def _encode_response_v0(message: AlterUserScramCredentialsResponse) -> list[Buff
             write(b'\x00')
         else:
             text = results_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
     write(b'\x00')

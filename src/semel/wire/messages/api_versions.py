@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 18
 
@@ -52,31 +52,29 @@ def _encode_request_v0(message: ApiVersionsRequest) -> list[Buffer]:
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsRequest, int]:
     limit = len(buffer)
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("client_software_name is null")
     else:
         end = position + size
-        client_software_name = str(buffer[position:end], "utf-8")
+        client_software_name = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("client_software_version is null")
     else:
         end = position + size
-        client_software_version = str(buffer[position:end], "utf-8")
+        client_software_version = str(buffer[position + 1 : end], "utf-8")
         position = end
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ApiVersionsRequest(client_software_name, client_software_version), position
@@ -87,13 +85,11 @@ def _encode_request_v3(message: ApiVersionsRequest) -> list[Buffer]:
     write = pieces.append
     client_software_name = message.client_software_name
     text = client_software_name.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     client_software_version = message.client_software_version
     text = client_software_version.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     write(b'\x00')
     return [b"".join(pieces)]
@@ -170,7 +166,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
     api_keys: list[ApiVersion]
     if api_keys_count < 0:
         raise Malformed("api_keys is null")
-    elif api_keys_count * 6 > limit - position or api_keys_count > room:
+    elif api_keys_count > room or api_keys_count > 1 and api_keys_count * 6 > limit - position:
         raise Malformed(f"api_keys cannot have {api_keys_count} elements")
     else:
         room -= api_keys_count
@@ -202,7 +198,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
     api_keys: list[ApiVersion]
     if api_keys_count < 0:
         raise Malformed("api_keys is null")
-    elif api_keys_count * 6 > limit - position or api_keys_count > room:
+    elif api_keys_count > room or api_keys_count > 1 and api_keys_count * 6 > limit - position:
         raise Malformed(f"api_keys cannot have {api_keys_count} elements")
     else:
         room -= api_keys_count
@@ -240,7 +236,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
     api_keys: list[ApiVersion]
     if api_keys_count < 0:
         raise Malformed("api_keys is null")
-    elif api_keys_count * 7 > limit - position or api_keys_count > room:
+    elif api_keys_count > room or api_keys_count > 1 and api_keys_count * 7 > limit - position:
         raise Malformed(f"api_keys cannot have {api_keys_count} elements")
     else:
         room -= api_keys_count
@@ -274,22 +270,21 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
                 supported_features_2: list[SupportedFeatureKey]
                 if supported_features_2_count < 0:
                     raise Malformed("supported_features is null")
-                elif supported_features_2_count * 6 > limit - position or supported_features_2_count > room:
+                elif supported_features_2_count > room or supported_features_2_count > 1 and supported_features_2_count * 6 > limit - position:
                     raise Malformed(f"supported_features cannot have {supported_features_2_count} elements")
                 else:
                     room -= supported_features_2_count
                     supported_features_2 = []
                     for _ in range(supported_features_2_count):
                         size = buffer[position]
-                        position += 1
                         if size > 127:
-                            size, position = read_uvarint(buffer, position - 1)
-                        size -= 1
-                        if size < 0:
+                            size, position = read_uvarint(buffer, position)
+                            position -= 1
+                        if not size:
                             raise Malformed("name is null")
                         else:
                             end = position + size
-                            supported_features_2_name = str(buffer[position:end], "utf-8")
+                            supported_features_2_name = str(buffer[position + 1 : end], "utf-8")
                             position = end
                         supported_features_2_min_version, supported_features_2_max_version, supported_features_2_tag_count = _unpack_hhB(buffer, position)
                         position += 5
@@ -310,22 +305,21 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
                 finalized_features_2: list[FinalizedFeatureKey]
                 if finalized_features_2_count < 0:
                     raise Malformed("finalized_features is null")
-                elif finalized_features_2_count * 6 > limit - position or finalized_features_2_count > room:
+                elif finalized_features_2_count > room or finalized_features_2_count > 1 and finalized_features_2_count * 6 > limit - position:
                     raise Malformed(f"finalized_features cannot have {finalized_features_2_count} elements")
                 else:
                     room -= finalized_features_2_count
                     finalized_features_2 = []
                     for _ in range(finalized_features_2_count):
                         size = buffer[position]
-                        position += 1
                         if size > 127:
-                            size, position = read_uvarint(buffer, position - 1)
-                        size -= 1
-                        if size < 0:
+                            size, position = read_uvarint(buffer, position)
+                            position -= 1
+                        if not size:
                             raise Malformed("name is null")
                         else:
                             end = position + size
-                            finalized_features_2_name = str(buffer[position:end], "utf-8")
+                            finalized_features_2_name = str(buffer[position + 1 : end], "utf-8")
                             position = end
                         finalized_features_2_max_version_level, finalized_features_2_min_version_level, finalized_features_2_tag_count = _unpack_hhB(buffer, position)
                         position += 5
@@ -366,13 +360,11 @@ def _encode_response_v3(message: ApiVersionsResponse) -> list[Buffer]:
         tags: list[bytes] = []
         if supported_features:
             supported_features_pieces: list[Buffer] = []
-            size = len(supported_features) + 1
-            supported_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            supported_features_pieces.append(UVARINT[len(supported_features) + 1])
             for supported_features_element in supported_features:
                 supported_features_name = supported_features_element.name
                 text = supported_features_name.encode()
-                size = len(text) + 1
-                supported_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                supported_features_pieces.append(UVARINT[len(text) + 1])
                 supported_features_pieces.append(text)
                 supported_features_pieces.append(_pack_hhx(supported_features_element.min_version, supported_features_element.max_version))
             supported_features_joined = b"".join(supported_features_pieces)
@@ -384,13 +376,11 @@ def _encode_response_v3(message: ApiVersionsResponse) -> list[Buffer]:
             tags.append(b'\x01' + uvarint(len(finalized_features_epoch_joined)) + finalized_features_epoch_joined)
         if finalized_features:
             finalized_features_pieces: list[Buffer] = []
-            size = len(finalized_features) + 1
-            finalized_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            finalized_features_pieces.append(UVARINT[len(finalized_features) + 1])
             for finalized_features_element in finalized_features:
                 finalized_features_name = finalized_features_element.name
                 text = finalized_features_name.encode()
-                size = len(text) + 1
-                finalized_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                finalized_features_pieces.append(UVARINT[len(text) + 1])
                 finalized_features_pieces.append(text)
                 finalized_features_pieces.append(_pack_hhx(finalized_features_element.max_version_level, finalized_features_element.min_version_level))
             finalized_features_joined = b"".join(finalized_features_pieces)

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 30
 
@@ -54,7 +54,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[CreateAclsRequest
     creations: list[AclCreation]
     if creations_count < 0:
         raise Malformed("creations is null")
-    elif creations_count * 10 > limit - position or creations_count > room:
+    elif creations_count > room or creations_count > 1 and creations_count * 10 > limit - position:
         raise Malformed(f"creations cannot have {creations_count} elements")
     else:
         room -= creations_count
@@ -125,54 +125,53 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateAclsRequest
     creations: list[AclCreation]
     if creations_count < 0:
         raise Malformed("creations is null")
-    elif creations_count * 8 > limit - position or creations_count > room:
+    elif creations_count > room or creations_count > 1 and creations_count * 8 > limit - position:
         raise Malformed(f"creations cannot have {creations_count} elements")
     else:
         room -= creations_count
         creations = []
         for _ in range(creations_count):
             creations_resource_type, size = _unpack_bB(buffer, position)
-            position += 2
+            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("resource_name is null")
             else:
                 end = position + size
-                creations_resource_name = str(buffer[position:end], "utf-8")
+                creations_resource_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             creations_resource_pattern_type, size = _unpack_bB(buffer, position)
-            position += 2
+            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("principal is null")
             else:
                 end = position + size
-                creations_principal = str(buffer[position:end], "utf-8")
+                creations_principal = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("host is null")
             else:
                 end = position + size
-                creations_host = str(buffer[position:end], "utf-8")
+                creations_host = str(buffer[position + 1 : end], "utf-8")
                 position = end
             creations_operation, creations_permission_type, creations_tag_count = _unpack_bbB(buffer, position)
             position += 3
             if creations_tag_count:
                 position = skip_tags(buffer, position - 1)
             creations.append(AclCreation(creations_resource_type, creations_resource_name, creations_resource_pattern_type, creations_principal, creations_host, creations_operation, creations_permission_type))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return CreateAclsRequest(creations), position
@@ -182,8 +181,7 @@ def _encode_request_v2(message: CreateAclsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     creations = message.creations
-    size = len(creations) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(creations) + 1])
     for creations_element in creations:
         creations_resource_name = creations_element.resource_name
         text = creations_resource_name.encode()
@@ -203,8 +201,7 @@ def _encode_request_v2(message: CreateAclsRequest) -> list[Buffer]:
         write(text)
         creations_host = creations_element.host
         text = creations_host.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         write(_pack_bbx(creations_element.operation, creations_element.permission_type))
     write(b'\x00')
@@ -260,7 +257,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[CreateAclsRespon
     results: list[AclCreationResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 4 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 4 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
@@ -311,33 +308,34 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreateAclsRespon
     results: list[AclCreationResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 4 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 4 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
         results = []
         for _ in range(results_count):
             results_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             results_error_message: str | None
-            if size < 0:
+            if not size:
                 results_error_message = None
+                position += 1
             else:
                 end = position + size
-                results_error_message = str(buffer[position:end], "utf-8")
+                results_error_message = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            results_tag_count = buffer[position]
-            position += 1
-            if results_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             results.append(AclCreationResult(results_error_code, results_error_message))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return CreateAclsResponse(throttle_time_ms, results), position
@@ -359,8 +357,7 @@ def _encode_response_v2(message: CreateAclsResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = results_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
     write(b'\x00')

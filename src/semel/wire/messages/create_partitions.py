@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 37
 
@@ -51,7 +51,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
     topics: list[CreatePartitionsTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 10 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 10 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -72,7 +72,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
                 if topics_assignments_count != -1:
                     raise Malformed("assignments has a negative length")
                 topics_assignments = None
-            elif topics_assignments_count * 4 > limit - position or topics_assignments_count > room:
+            elif topics_assignments_count > room or topics_assignments_count > 1 and topics_assignments_count * 4 > limit - position:
                 raise Malformed(f"assignments cannot have {topics_assignments_count} elements")
             else:
                 room -= topics_assignments_count
@@ -83,7 +83,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
                     topics_assignments_broker_ids: list[int]
                     if topics_assignments_broker_ids_count < 0:
                         raise Malformed("broker_ids is null")
-                    elif topics_assignments_broker_ids_count * 4 > limit - position:
+                    elif topics_assignments_broker_ids_count > 1 and topics_assignments_broker_ids_count * 4 > limit - position:
                         raise Malformed(f"broker_ids cannot have {topics_assignments_broker_ids_count} elements")
                     else:
                         topics_assignments_broker_ids = list(unpack_from(f">{topics_assignments_broker_ids_count}i", buffer, position))
@@ -132,22 +132,21 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
     topics: list[CreatePartitionsTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 7 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 7 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_count_2, topics_assignments_count = _unpack_iB(buffer, position)
             position += 5
@@ -157,7 +156,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
             topics_assignments: list[CreatePartitionsAssignment] | None
             if topics_assignments_count < 0:
                 topics_assignments = None
-            elif topics_assignments_count * 2 > limit - position or topics_assignments_count > room:
+            elif topics_assignments_count > room or topics_assignments_count > 1 and topics_assignments_count * 2 > limit - position:
                 raise Malformed(f"assignments cannot have {topics_assignments_count} elements")
             else:
                 room -= topics_assignments_count
@@ -171,20 +170,20 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
                     topics_assignments_broker_ids: list[int]
                     if topics_assignments_broker_ids_count < 0:
                         raise Malformed("broker_ids is null")
-                    elif topics_assignments_broker_ids_count * 4 > limit - position:
+                    elif topics_assignments_broker_ids_count > 1 and topics_assignments_broker_ids_count * 4 > limit - position:
                         raise Malformed(f"broker_ids cannot have {topics_assignments_broker_ids_count} elements")
                     else:
                         topics_assignments_broker_ids = list(unpack_from(f">{topics_assignments_broker_ids_count}i", buffer, position))
                         position += topics_assignments_broker_ids_count * 4
-                    topics_assignments_tag_count = buffer[position]
-                    position += 1
-                    if topics_assignments_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_assignments.append(CreatePartitionsAssignment(topics_assignments_broker_ids))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(CreatePartitionsTopic(topics_name, topics_count_2, topics_assignments))
     timeout_ms, validate_only, tag_count_2 = _unpack_itB(buffer, position)
     position += 6
@@ -199,25 +198,21 @@ def _encode_request_v2(message: CreatePartitionsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     topics = message.topics
-    size = len(topics) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topics) + 1])
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_assignments = topics_element.assignments
         write(_pack_i(topics_element.count))
         if topics_assignments is None:
             write(b'\x00')
         else:
-            size = len(topics_assignments) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_assignments) + 1])
             for topics_assignments_element in topics_assignments:
                 topics_assignments_broker_ids = topics_assignments_element.broker_ids
-                size = len(topics_assignments_broker_ids) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(topics_assignments_broker_ids) + 1])
                 write(pack(f">{len(topics_assignments_broker_ids)}i", *topics_assignments_broker_ids))
                 write(b'\x00')
         write(b'\x00')
@@ -277,7 +272,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[CreatePartitions
     results: list[CreatePartitionsTopicResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 6 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 6 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
@@ -340,44 +335,44 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreatePartitions
     results: list[CreatePartitionsTopicResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 5 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 5 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
         results = []
         for _ in range(results_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                results_name = str(buffer[position:end], "utf-8")
+                results_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             results_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             results_error_message: str | None
-            if size < 0:
+            if not size:
                 results_error_message = None
+                position += 1
             else:
                 end = position + size
-                results_error_message = str(buffer[position:end], "utf-8")
+                results_error_message = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            results_tag_count = buffer[position]
-            position += 1
-            if results_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             results.append(CreatePartitionsTopicResult(results_name, results_error_code, results_error_message))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return CreatePartitionsResponse(throttle_time_ms, results), position
@@ -395,8 +390,7 @@ def _encode_response_v2(message: CreatePartitionsResponse) -> list[Buffer]:
     for results_element in results:
         results_name = results_element.name
         text = results_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         results_error_message = results_element.error_message
         write(_pack_h(results_element.error_code))
@@ -404,8 +398,7 @@ def _encode_response_v2(message: CreatePartitionsResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = results_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
     write(b'\x00')

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 19
 
@@ -68,7 +68,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
     topics: list[CreatableTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 16 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 16 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -87,7 +87,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
             topics_assignments: list[CreatableReplicaAssignment]
             if topics_assignments_count < 0:
                 raise Malformed("assignments is null")
-            elif topics_assignments_count * 8 > limit - position or topics_assignments_count > room:
+            elif topics_assignments_count > room or topics_assignments_count > 1 and topics_assignments_count * 8 > limit - position:
                 raise Malformed(f"assignments cannot have {topics_assignments_count} elements")
             else:
                 room -= topics_assignments_count
@@ -98,7 +98,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
                     topics_assignments_broker_ids: list[int]
                     if topics_assignments_broker_ids_count < 0:
                         raise Malformed("broker_ids is null")
-                    elif topics_assignments_broker_ids_count * 4 > limit - position:
+                    elif topics_assignments_broker_ids_count > 1 and topics_assignments_broker_ids_count * 4 > limit - position:
                         raise Malformed(f"broker_ids cannot have {topics_assignments_broker_ids_count} elements")
                     else:
                         topics_assignments_broker_ids = list(unpack_from(f">{topics_assignments_broker_ids_count}i", buffer, position))
@@ -109,7 +109,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
             topics_configs: list[CreatableTopicConfig]
             if topics_configs_count < 0:
                 raise Malformed("configs is null")
-            elif topics_configs_count * 4 > limit - position or topics_configs_count > room:
+            elif topics_configs_count > room or topics_configs_count > 1 and topics_configs_count * 4 > limit - position:
                 raise Malformed(f"configs cannot have {topics_configs_count} elements")
             else:
                 room -= topics_configs_count
@@ -188,22 +188,21 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
     topics: list[CreatableTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 10 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 10 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_num_partitions, topics_replication_factor, topics_assignments_count = _unpack_ihB(buffer, position)
             position += 7
@@ -213,7 +212,7 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
             topics_assignments: list[CreatableReplicaAssignment]
             if topics_assignments_count < 0:
                 raise Malformed("assignments is null")
-            elif topics_assignments_count * 6 > limit - position or topics_assignments_count > room:
+            elif topics_assignments_count > room or topics_assignments_count > 1 and topics_assignments_count * 6 > limit - position:
                 raise Malformed(f"assignments cannot have {topics_assignments_count} elements")
             else:
                 room -= topics_assignments_count
@@ -227,15 +226,15 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
                     topics_assignments_broker_ids: list[int]
                     if topics_assignments_broker_ids_count < 0:
                         raise Malformed("broker_ids is null")
-                    elif topics_assignments_broker_ids_count * 4 > limit - position:
+                    elif topics_assignments_broker_ids_count > 1 and topics_assignments_broker_ids_count * 4 > limit - position:
                         raise Malformed(f"broker_ids cannot have {topics_assignments_broker_ids_count} elements")
                     else:
                         topics_assignments_broker_ids = list(unpack_from(f">{topics_assignments_broker_ids_count}i", buffer, position))
                         position += topics_assignments_broker_ids_count * 4
-                    topics_assignments_tag_count = buffer[position]
-                    position += 1
-                    if topics_assignments_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_assignments.append(CreatableReplicaAssignment(topics_assignments_partition_index, topics_assignments_broker_ids))
             topics_configs_count = buffer[position]
             position += 1
@@ -245,44 +244,43 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
             topics_configs: list[CreatableTopicConfig]
             if topics_configs_count < 0:
                 raise Malformed("configs is null")
-            elif topics_configs_count * 3 > limit - position or topics_configs_count > room:
+            elif topics_configs_count > room or topics_configs_count > 1 and topics_configs_count * 3 > limit - position:
                 raise Malformed(f"configs cannot have {topics_configs_count} elements")
             else:
                 room -= topics_configs_count
                 topics_configs = []
                 for _ in range(topics_configs_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        topics_configs_name = str(buffer[position:end], "utf-8")
+                        topics_configs_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     topics_configs_value: str | None
-                    if size < 0:
+                    if not size:
                         topics_configs_value = None
+                        position += 1
                     else:
                         end = position + size
-                        topics_configs_value = str(buffer[position:end], "utf-8")
+                        topics_configs_value = str(buffer[position + 1 : end], "utf-8")
                         position = end
-                    topics_configs_tag_count = buffer[position]
-                    position += 1
-                    if topics_configs_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_configs.append(CreatableTopicConfig(topics_configs_name, topics_configs_value))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(CreatableTopic(topics_name, topics_num_partitions, topics_replication_factor, topics_assignments, topics_configs))
     timeout_ms, validate_only, tag_count_2 = _unpack_itB(buffer, position)
     position += 6
@@ -297,13 +295,11 @@ def _encode_request_v5(message: CreateTopicsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     topics = message.topics
-    size = len(topics) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topics) + 1])
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_assignments = topics_element.assignments
         size = len(topics_assignments) + 1
@@ -321,21 +317,18 @@ def _encode_request_v5(message: CreateTopicsRequest) -> list[Buffer]:
             write(pack(f">{len(topics_assignments_broker_ids)}i", *topics_assignments_broker_ids))
             write(b'\x00')
         topics_configs = topics_element.configs
-        size = len(topics_configs) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_configs) + 1])
         for topics_configs_element in topics_configs:
             topics_configs_name = topics_configs_element.name
             text = topics_configs_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             topics_configs_value = topics_configs_element.value
             if topics_configs_value is None:
                 write(b'\x00')
             else:
                 text = topics_configs_value.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             write(b'\x00')
         write(b'\x00')
@@ -412,7 +405,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
     topics: list[CreatableTopicResult]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -475,34 +468,34 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
     topics: list[CreatableTopicResult]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 12 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 12 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             topics_error_message: str | None
-            if size < 0:
+            if not size:
                 topics_error_message = None
+                position += 1
             else:
                 end = position + size
-                topics_error_message = str(buffer[position:end], "utf-8")
+                topics_error_message = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_num_partitions, topics_replication_factor, topics_configs_count = _unpack_ihB(buffer, position)
             position += 7
@@ -512,34 +505,33 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
             topics_configs: list[CreatableTopicConfigs] | None
             if topics_configs_count < 0:
                 topics_configs = None
-            elif topics_configs_count * 6 > limit - position or topics_configs_count > room:
+            elif topics_configs_count > room or topics_configs_count > 1 and topics_configs_count * 6 > limit - position:
                 raise Malformed(f"configs cannot have {topics_configs_count} elements")
             else:
                 room -= topics_configs_count
                 topics_configs = []
                 for _ in range(topics_configs_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        topics_configs_name = str(buffer[position:end], "utf-8")
+                        topics_configs_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     topics_configs_value: str | None
-                    if size < 0:
+                    if not size:
                         topics_configs_value = None
+                        position += 1
                     else:
                         end = position + size
-                        topics_configs_value = str(buffer[position:end], "utf-8")
+                        topics_configs_value = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     topics_configs_read_only, topics_configs_config_source, topics_configs_is_sensitive, topics_configs_tag_count = _unpack_tbtB(buffer, position)
                     position += 4
@@ -566,10 +558,10 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
                     if position != topics_tag_end:
                         raise Malformed("a tagged field has another size than said")
             topics.append(CreatableTopicResult(topics_name, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', topics_error_code, topics_error_message, topics_topic_config_error_code, topics_num_partitions, topics_replication_factor, topics_configs))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return CreateTopicsResponse(throttle_time_ms, topics), position
@@ -587,8 +579,7 @@ def _encode_response_v5(message: CreateTopicsResponse) -> list[Buffer]:
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_error_message = topics_element.error_message
         write(_pack_h(topics_element.error_code))
@@ -596,29 +587,25 @@ def _encode_response_v5(message: CreateTopicsResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = topics_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         topics_configs = topics_element.configs
         write(_pack_ih(topics_element.num_partitions, topics_element.replication_factor))
         if topics_configs is None:
             write(b'\x00')
         else:
-            size = len(topics_configs) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_configs) + 1])
             for topics_configs_element in topics_configs:
                 topics_configs_name = topics_configs_element.name
                 text = topics_configs_name.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
                 topics_configs_value = topics_configs_element.value
                 if topics_configs_value is None:
                     write(b'\x00')
                 else:
                     text = topics_configs_value.encode()
-                    size = len(text) + 1
-                    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    write(UVARINT[len(text) + 1])
                     write(text)
                 write(_pack_tbtx(topics_configs_element.read_only, topics_configs_element.config_source, topics_configs_element.is_sensitive))
         topics_topic_config_error_code = topics_element.topic_config_error_code
@@ -648,34 +635,34 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
     topics: list[CreatableTopicResult]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 28 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 28 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_topic_id, topics_error_code, size = _unpack_16shB(buffer, position)
-            position += 19
+            position += 18
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             topics_error_message: str | None
-            if size < 0:
+            if not size:
                 topics_error_message = None
+                position += 1
             else:
                 end = position + size
-                topics_error_message = str(buffer[position:end], "utf-8")
+                topics_error_message = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_num_partitions, topics_replication_factor, topics_configs_count = _unpack_ihB(buffer, position)
             position += 7
@@ -685,34 +672,33 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
             topics_configs: list[CreatableTopicConfigs] | None
             if topics_configs_count < 0:
                 topics_configs = None
-            elif topics_configs_count * 6 > limit - position or topics_configs_count > room:
+            elif topics_configs_count > room or topics_configs_count > 1 and topics_configs_count * 6 > limit - position:
                 raise Malformed(f"configs cannot have {topics_configs_count} elements")
             else:
                 room -= topics_configs_count
                 topics_configs = []
                 for _ in range(topics_configs_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        topics_configs_name = str(buffer[position:end], "utf-8")
+                        topics_configs_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     topics_configs_value: str | None
-                    if size < 0:
+                    if not size:
                         topics_configs_value = None
+                        position += 1
                     else:
                         end = position + size
-                        topics_configs_value = str(buffer[position:end], "utf-8")
+                        topics_configs_value = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     topics_configs_read_only, topics_configs_config_source, topics_configs_is_sensitive, topics_configs_tag_count = _unpack_tbtB(buffer, position)
                     position += 4
@@ -739,10 +725,10 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
                     if position != topics_tag_end:
                         raise Malformed("a tagged field has another size than said")
             topics.append(CreatableTopicResult(topics_name, topics_topic_id, topics_error_code, topics_error_message, topics_topic_config_error_code, topics_num_partitions, topics_replication_factor, topics_configs))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return CreateTopicsResponse(throttle_time_ms, topics), position
@@ -760,8 +746,7 @@ def _encode_response_v7(message: CreateTopicsResponse) -> list[Buffer]:
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_error_message = topics_element.error_message
         write(_pack_16sh(topics_element.topic_id, topics_element.error_code))
@@ -769,29 +754,25 @@ def _encode_response_v7(message: CreateTopicsResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = topics_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         topics_configs = topics_element.configs
         write(_pack_ih(topics_element.num_partitions, topics_element.replication_factor))
         if topics_configs is None:
             write(b'\x00')
         else:
-            size = len(topics_configs) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_configs) + 1])
             for topics_configs_element in topics_configs:
                 topics_configs_name = topics_configs_element.name
                 text = topics_configs_name.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
                 topics_configs_value = topics_configs_element.value
                 if topics_configs_value is None:
                     write(b'\x00')
                 else:
                     text = topics_configs_value.encode()
-                    size = len(text) + 1
-                    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    write(UVARINT[len(text) + 1])
                     write(text)
                 write(_pack_tbtx(topics_configs_element.read_only, topics_configs_element.config_source, topics_configs_element.is_sensitive))
         topics_topic_config_error_code = topics_element.topic_config_error_code

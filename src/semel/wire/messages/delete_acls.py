@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 31
 
@@ -54,7 +54,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DeleteAclsRequest
     filters: list[DeleteAclsFilter]
     if filters_count < 0:
         raise Malformed("filters is null")
-    elif filters_count * 10 > limit - position or filters_count > room:
+    elif filters_count > room or filters_count > 1 and filters_count * 10 > limit - position:
         raise Malformed(f"filters cannot have {filters_count} elements")
     else:
         room -= filters_count
@@ -145,57 +145,59 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteAclsRequest
     filters: list[DeleteAclsFilter]
     if filters_count < 0:
         raise Malformed("filters is null")
-    elif filters_count * 8 > limit - position or filters_count > room:
+    elif filters_count > room or filters_count > 1 and filters_count * 8 > limit - position:
         raise Malformed(f"filters cannot have {filters_count} elements")
     else:
         room -= filters_count
         filters = []
         for _ in range(filters_count):
             filters_resource_type_filter, size = _unpack_bB(buffer, position)
-            position += 2
-            if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            filters_resource_name_filter: str | None
-            if size < 0:
-                filters_resource_name_filter = None
-            else:
-                end = position + size
-                filters_resource_name_filter = str(buffer[position:end], "utf-8")
-                position = end
-            filters_pattern_type_filter, size = _unpack_bB(buffer, position)
-            position += 2
-            if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            filters_principal_filter: str | None
-            if size < 0:
-                filters_principal_filter = None
-            else:
-                end = position + size
-                filters_principal_filter = str(buffer[position:end], "utf-8")
-                position = end
-            size = buffer[position]
             position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            filters_host_filter: str | None
-            if size < 0:
-                filters_host_filter = None
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            filters_resource_name_filter: str | None
+            if not size:
+                filters_resource_name_filter = None
+                position += 1
             else:
                 end = position + size
-                filters_host_filter = str(buffer[position:end], "utf-8")
+                filters_resource_name_filter = str(buffer[position + 1 : end], "utf-8")
+                position = end
+            filters_pattern_type_filter, size = _unpack_bB(buffer, position)
+            position += 1
+            if size > 127:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            filters_principal_filter: str | None
+            if not size:
+                filters_principal_filter = None
+                position += 1
+            else:
+                end = position + size
+                filters_principal_filter = str(buffer[position + 1 : end], "utf-8")
+                position = end
+            size = buffer[position]
+            if size > 127:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            filters_host_filter: str | None
+            if not size:
+                filters_host_filter = None
+                position += 1
+            else:
+                end = position + size
+                filters_host_filter = str(buffer[position + 1 : end], "utf-8")
                 position = end
             filters_operation, filters_permission_type, filters_tag_count = _unpack_bbB(buffer, position)
             position += 3
             if filters_tag_count:
                 position = skip_tags(buffer, position - 1)
             filters.append(DeleteAclsFilter(filters_resource_type_filter, filters_resource_name_filter, filters_pattern_type_filter, filters_principal_filter, filters_host_filter, filters_operation, filters_permission_type))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DeleteAclsRequest(filters), position
@@ -205,8 +207,7 @@ def _encode_request_v2(message: DeleteAclsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     filters = message.filters
-    size = len(filters) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(filters) + 1])
     for filters_element in filters:
         filters_resource_name_filter = filters_element.resource_name_filter
         write(_pack_b(filters_element.resource_type_filter))
@@ -214,8 +215,7 @@ def _encode_request_v2(message: DeleteAclsRequest) -> list[Buffer]:
             write(b'\x00')
         else:
             text = filters_resource_name_filter.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         filters_principal_filter = filters_element.principal_filter
         write(_pack_b(filters_element.pattern_type_filter))
@@ -223,16 +223,14 @@ def _encode_request_v2(message: DeleteAclsRequest) -> list[Buffer]:
             write(b'\x00')
         else:
             text = filters_principal_filter.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         filters_host_filter = filters_element.host_filter
         if filters_host_filter is None:
             write(b'\x00')
         else:
             text = filters_host_filter.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(_pack_bbx(filters_element.operation, filters_element.permission_type))
     write(b'\x00')
@@ -301,7 +299,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DeleteAclsRespon
     filter_results: list[DeleteAclsFilterResult]
     if filter_results_count < 0:
         raise Malformed("filter_results is null")
-    elif filter_results_count * 8 > limit - position or filter_results_count > room:
+    elif filter_results_count > room or filter_results_count > 1 and filter_results_count * 8 > limit - position:
         raise Malformed(f"filter_results cannot have {filter_results_count} elements")
     else:
         room -= filter_results_count
@@ -323,7 +321,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DeleteAclsRespon
             filter_results_matching_acls: list[DeleteAclsMatchingAcl]
             if filter_results_matching_acls_count < 0:
                 raise Malformed("matching_acls is null")
-            elif filter_results_matching_acls_count * 14 > limit - position or filter_results_matching_acls_count > room:
+            elif filter_results_matching_acls_count > room or filter_results_matching_acls_count > 1 and filter_results_matching_acls_count * 14 > limit - position:
                 raise Malformed(f"matching_acls cannot have {filter_results_matching_acls_count} elements")
             else:
                 room -= filter_results_matching_acls_count
@@ -425,23 +423,24 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteAclsRespon
     filter_results: list[DeleteAclsFilterResult]
     if filter_results_count < 0:
         raise Malformed("filter_results is null")
-    elif filter_results_count * 5 > limit - position or filter_results_count > room:
+    elif filter_results_count > room or filter_results_count > 1 and filter_results_count * 5 > limit - position:
         raise Malformed(f"filter_results cannot have {filter_results_count} elements")
     else:
         room -= filter_results_count
         filter_results = []
         for _ in range(filter_results_count):
             filter_results_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             filter_results_error_message: str | None
-            if size < 0:
+            if not size:
                 filter_results_error_message = None
+                position += 1
             else:
                 end = position + size
-                filter_results_error_message = str(buffer[position:end], "utf-8")
+                filter_results_error_message = str(buffer[position + 1 : end], "utf-8")
                 position = end
             filter_results_matching_acls_count = buffer[position]
             position += 1
@@ -451,71 +450,71 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteAclsRespon
             filter_results_matching_acls: list[DeleteAclsMatchingAcl]
             if filter_results_matching_acls_count < 0:
                 raise Malformed("matching_acls is null")
-            elif filter_results_matching_acls_count * 11 > limit - position or filter_results_matching_acls_count > room:
+            elif filter_results_matching_acls_count > room or filter_results_matching_acls_count > 1 and filter_results_matching_acls_count * 11 > limit - position:
                 raise Malformed(f"matching_acls cannot have {filter_results_matching_acls_count} elements")
             else:
                 room -= filter_results_matching_acls_count
                 filter_results_matching_acls = []
                 for _ in range(filter_results_matching_acls_count):
                     filter_results_matching_acls_error_code, size = _unpack_hB(buffer, position)
-                    position += 3
-                    if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    filter_results_matching_acls_error_message: str | None
-                    if size < 0:
-                        filter_results_matching_acls_error_message = None
-                    else:
-                        end = position + size
-                        filter_results_matching_acls_error_message = str(buffer[position:end], "utf-8")
-                        position = end
-                    filter_results_matching_acls_resource_type, size = _unpack_bB(buffer, position)
                     position += 2
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    filter_results_matching_acls_error_message: str | None
+                    if not size:
+                        filter_results_matching_acls_error_message = None
+                        position += 1
+                    else:
+                        end = position + size
+                        filter_results_matching_acls_error_message = str(buffer[position + 1 : end], "utf-8")
+                        position = end
+                    filter_results_matching_acls_resource_type, size = _unpack_bB(buffer, position)
+                    position += 1
+                    if size > 127:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("resource_name is null")
                     else:
                         end = position + size
-                        filter_results_matching_acls_resource_name = str(buffer[position:end], "utf-8")
+                        filter_results_matching_acls_resource_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     filter_results_matching_acls_pattern_type, size = _unpack_bB(buffer, position)
-                    position += 2
+                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("principal is null")
                     else:
                         end = position + size
-                        filter_results_matching_acls_principal = str(buffer[position:end], "utf-8")
+                        filter_results_matching_acls_principal = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("host is null")
                     else:
                         end = position + size
-                        filter_results_matching_acls_host = str(buffer[position:end], "utf-8")
+                        filter_results_matching_acls_host = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     filter_results_matching_acls_operation, filter_results_matching_acls_permission_type, filter_results_matching_acls_tag_count = _unpack_bbB(buffer, position)
                     position += 3
                     if filter_results_matching_acls_tag_count:
                         position = skip_tags(buffer, position - 1)
                     filter_results_matching_acls.append(DeleteAclsMatchingAcl(filter_results_matching_acls_error_code, filter_results_matching_acls_error_message, filter_results_matching_acls_resource_type, filter_results_matching_acls_resource_name, filter_results_matching_acls_pattern_type, filter_results_matching_acls_principal, filter_results_matching_acls_host, filter_results_matching_acls_operation, filter_results_matching_acls_permission_type))
-            filter_results_tag_count = buffer[position]
-            position += 1
-            if filter_results_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             filter_results.append(DeleteAclsFilterResult(filter_results_error_code, filter_results_error_message, filter_results_matching_acls))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DeleteAclsResponse(throttle_time_ms, filter_results), position
@@ -537,12 +536,10 @@ def _encode_response_v2(message: DeleteAclsResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = filter_results_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         filter_results_matching_acls = filter_results_element.matching_acls
-        size = len(filter_results_matching_acls) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(filter_results_matching_acls) + 1])
         for filter_results_matching_acls_element in filter_results_matching_acls:
             filter_results_matching_acls_error_message = filter_results_matching_acls_element.error_message
             write(_pack_h(filter_results_matching_acls_element.error_code))
@@ -550,8 +547,7 @@ def _encode_response_v2(message: DeleteAclsResponse) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = filter_results_matching_acls_error_message.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             filter_results_matching_acls_resource_name = filter_results_matching_acls_element.resource_name
             text = filter_results_matching_acls_resource_name.encode()
@@ -571,8 +567,7 @@ def _encode_response_v2(message: DeleteAclsResponse) -> list[Buffer]:
             write(text)
             filter_results_matching_acls_host = filter_results_matching_acls_element.host
             text = filter_results_matching_acls_host.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             write(_pack_bbx(filter_results_matching_acls_element.operation, filter_results_matching_acls_element.permission_type))
         write(b'\x00')

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 42
 
@@ -35,7 +35,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DeleteGroupsReque
     groups_names: list[str]
     if groups_names_count < 0:
         raise Malformed("groups_names is null")
-    elif groups_names_count * 2 > limit - position or groups_names_count > room:
+    elif groups_names_count > room or groups_names_count > 1 and groups_names_count * 2 > limit - position:
         raise Malformed(f"groups_names cannot have {groups_names_count} elements")
     else:
         room -= groups_names_count
@@ -78,28 +78,27 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteGroupsReque
     groups_names: list[str]
     if groups_names_count < 0:
         raise Malformed("groups_names is null")
-    elif groups_names_count * 1 > limit - position or groups_names_count > room:
+    elif groups_names_count > room or groups_names_count > 1 and groups_names_count * 1 > limit - position:
         raise Malformed(f"groups_names cannot have {groups_names_count} elements")
     else:
         room -= groups_names_count
         groups_names = []
         for _ in range(groups_names_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("groups_names is null")
             else:
                 end = position + size
-                groups_names_element = str(buffer[position:end], "utf-8")
+                groups_names_element = str(buffer[position + 1 : end], "utf-8")
                 position = end
             groups_names.append(groups_names_element)
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DeleteGroupsRequest(groups_names), position
@@ -109,12 +108,10 @@ def _encode_request_v2(message: DeleteGroupsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     groups_names = message.groups_names
-    size = len(groups_names) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(groups_names) + 1])
     for groups_names_element in groups_names:
         text = groups_names_element.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     write(b'\x00')
     return [b"".join(pieces)]
@@ -172,7 +169,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DeleteGroupsResp
     results: list[DeletableGroupResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 4 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 4 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
@@ -219,32 +216,31 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteGroupsResp
     results: list[DeletableGroupResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 4 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 4 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
         results = []
         for _ in range(results_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_id is null")
             else:
                 end = position + size
-                results_group_id = str(buffer[position:end], "utf-8")
+                results_group_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             results_error_code, results_tag_count = _unpack_hB(buffer, position)
             position += 3
             if results_tag_count:
                 position = skip_tags(buffer, position - 1)
             results.append(DeletableGroupResult(results_group_id, results_error_code))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DeleteGroupsResponse(throttle_time_ms, results), position
@@ -262,8 +258,7 @@ def _encode_response_v2(message: DeleteGroupsResponse) -> list[Buffer]:
     for results_element in results:
         results_group_id = results_element.group_id
         text = results_group_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         write(_pack_hx(results_element.error_code))
     write(b'\x00')
@@ -281,44 +276,44 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DeleteGroupsResp
     results: list[DeletableGroupResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 5 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 5 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
         results = []
         for _ in range(results_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_id is null")
             else:
                 end = position + size
-                results_group_id = str(buffer[position:end], "utf-8")
+                results_group_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             results_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             results_error_message: str | None
-            if size < 0:
+            if not size:
                 results_error_message = None
+                position += 1
             else:
                 end = position + size
-                results_error_message = str(buffer[position:end], "utf-8")
+                results_error_message = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            results_tag_count = buffer[position]
-            position += 1
-            if results_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             results.append(DeletableGroupResult(results_group_id, results_error_code, results_error_message))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DeleteGroupsResponse(throttle_time_ms, results), position
@@ -336,8 +331,7 @@ def _encode_response_v3(message: DeleteGroupsResponse) -> list[Buffer]:
     for results_element in results:
         results_group_id = results_element.group_id
         text = results_group_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         results_error_message = results_element.error_message
         write(_pack_h(results_element.error_code))
@@ -345,8 +339,7 @@ def _encode_response_v3(message: DeleteGroupsResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = results_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
     write(b'\x00')

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, Records, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, Records, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 21
 
@@ -53,7 +53,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
     topics: list[DeleteRecordsTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -72,7 +72,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
             topics_partitions: list[DeleteRecordsPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 12 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 12 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -118,22 +118,21 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
     topics: list[DeleteRecordsTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -143,7 +142,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
             topics_partitions: list[DeleteRecordsPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 13 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 13 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -154,10 +153,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(DeleteRecordsPartition(topics_partitions_partition_index, topics_partitions_offset))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(DeleteRecordsTopic(topics_name, topics_partitions))
     timeout_ms, tag_count_2 = _unpack_iB(buffer, position)
     position += 5
@@ -172,17 +171,14 @@ def _encode_request_v2(message: DeleteRecordsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     topics = message.topics
-    size = len(topics) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topics) + 1])
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             write(_pack_iqx(topics_partitions_element.partition_index, topics_partitions_element.offset))
         write(b'\x00')
@@ -245,7 +241,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
     topics: list[DeleteRecordsTopicResult]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -264,7 +260,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
             topics_partitions: list[DeleteRecordsPartitionResult]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 14 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 14 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -307,22 +303,21 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
     topics: list[DeleteRecordsTopicResult]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -332,7 +327,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
             topics_partitions: list[DeleteRecordsPartitionResult]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 15 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 15 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -343,15 +338,15 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(DeleteRecordsPartitionResult(topics_partitions_partition_index, topics_partitions_low_watermark, topics_partitions_error_code))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(DeleteRecordsTopicResult(topics_name, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DeleteRecordsResponse(throttle_time_ms, topics), position
@@ -369,12 +364,10 @@ def _encode_response_v2(message: DeleteRecordsResponse) -> list[Buffer]:
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             write(_pack_iqhx(topics_partitions_element.partition_index, topics_partitions_element.low_watermark, topics_partitions_element.error_code))
         write(b'\x00')

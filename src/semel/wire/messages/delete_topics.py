@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 20
 
@@ -47,7 +47,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DeleteTopicsReque
     topic_names: list[str]
     if topic_names_count < 0:
         raise Malformed("topic_names is null")
-    elif topic_names_count * 2 > limit - position or topic_names_count > room:
+    elif topic_names_count > room or topic_names_count > 1 and topic_names_count * 2 > limit - position:
         raise Malformed(f"topic_names cannot have {topic_names_count} elements")
     else:
         room -= topic_names_count
@@ -93,22 +93,21 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DeleteTopicsReque
     topic_names: list[str]
     if topic_names_count < 0:
         raise Malformed("topic_names is null")
-    elif topic_names_count * 1 > limit - position or topic_names_count > room:
+    elif topic_names_count > room or topic_names_count > 1 and topic_names_count * 1 > limit - position:
         raise Malformed(f"topic_names cannot have {topic_names_count} elements")
     else:
         room -= topic_names_count
         topic_names = []
         for _ in range(topic_names_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("topic_names is null")
             else:
                 end = position + size
-                topic_names_element = str(buffer[position:end], "utf-8")
+                topic_names_element = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topic_names.append(topic_names_element)
     timeout_ms, tag_count_2 = _unpack_iB(buffer, position)
@@ -124,12 +123,10 @@ def _encode_request_v4(message: DeleteTopicsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     topic_names = message.topic_names
-    size = len(topic_names) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topic_names) + 1])
     for topic_names_element in topic_names:
         text = topic_names_element.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     write(_pack_ix(message.timeout_ms))
     return [b"".join(pieces)]
@@ -146,23 +143,23 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[DeleteTopicsReque
     topics: list[DeleteTopicState]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 18 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 18 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             topics_name: str | None
-            if size < 0:
+            if not size:
                 topics_name = None
+                position += 1
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_topic_id, topics_tag_count = _unpack_16sB(buffer, position)
             position += 17
@@ -182,16 +179,14 @@ def _encode_request_v6(message: DeleteTopicsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     topics = message.topics
-    size = len(topics) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topics) + 1])
     for topics_element in topics:
         topics_name = topics_element.name
         if topics_name is None:
             write(b'\x00')
         else:
             text = topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(_pack_16sx(topics_element.topic_id))
     write(_pack_ix(message.timeout_ms))
@@ -255,7 +250,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
     responses: list[DeletableTopicResult]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 4 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 4 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
@@ -304,32 +299,31 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
     responses: list[DeletableTopicResult]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 4 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 4 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
         responses = []
         for _ in range(responses_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                responses_name = str(buffer[position:end], "utf-8")
+                responses_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             responses_error_code, responses_tag_count = _unpack_hB(buffer, position)
             position += 3
             if responses_tag_count:
                 position = skip_tags(buffer, position - 1)
             responses.append(DeletableTopicResult(responses_name, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', responses_error_code))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DeleteTopicsResponse(throttle_time_ms, responses), position
@@ -349,8 +343,7 @@ def _encode_response_v4(message: DeleteTopicsResponse) -> list[Buffer]:
         if responses_name is None:
             raise null_refused("DeletableTopicResult.name", 4)
         text = responses_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         write(_pack_hx(responses_element.error_code))
     write(b'\x00')
@@ -368,44 +361,44 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
     responses: list[DeletableTopicResult]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 5 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 5 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
         responses = []
         for _ in range(responses_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                responses_name = str(buffer[position:end], "utf-8")
+                responses_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             responses_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             responses_error_message: str | None
-            if size < 0:
+            if not size:
                 responses_error_message = None
+                position += 1
             else:
                 end = position + size
-                responses_error_message = str(buffer[position:end], "utf-8")
+                responses_error_message = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            responses_tag_count = buffer[position]
-            position += 1
-            if responses_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             responses.append(DeletableTopicResult(responses_name, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', responses_error_code, responses_error_message))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DeleteTopicsResponse(throttle_time_ms, responses), position
@@ -425,8 +418,7 @@ def _encode_response_v5(message: DeleteTopicsResponse) -> list[Buffer]:
         if responses_name is None:
             raise null_refused("DeletableTopicResult.name", 5)
         text = responses_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         responses_error_message = responses_element.error_message
         write(_pack_h(responses_element.error_code))
@@ -434,8 +426,7 @@ def _encode_response_v5(message: DeleteTopicsResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = responses_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
     write(b'\x00')
@@ -453,45 +444,46 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
     responses: list[DeletableTopicResult]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 21 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 21 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
         responses = []
         for _ in range(responses_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             responses_name: str | None
-            if size < 0:
+            if not size:
                 responses_name = None
+                position += 1
             else:
                 end = position + size
-                responses_name = str(buffer[position:end], "utf-8")
+                responses_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             responses_topic_id, responses_error_code, size = _unpack_16shB(buffer, position)
-            position += 19
+            position += 18
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             responses_error_message: str | None
-            if size < 0:
+            if not size:
                 responses_error_message = None
+                position += 1
             else:
                 end = position + size
-                responses_error_message = str(buffer[position:end], "utf-8")
+                responses_error_message = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            responses_tag_count = buffer[position]
-            position += 1
-            if responses_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             responses.append(DeletableTopicResult(responses_name, responses_topic_id, responses_error_code, responses_error_message))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DeleteTopicsResponse(throttle_time_ms, responses), position
@@ -512,8 +504,7 @@ def _encode_response_v6(message: DeleteTopicsResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = responses_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         responses_error_message = responses_element.error_message
         write(_pack_16sh(responses_element.topic_id, responses_element.error_code))
@@ -521,8 +512,7 @@ def _encode_response_v6(message: DeleteTopicsResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = responses_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
     write(b'\x00')

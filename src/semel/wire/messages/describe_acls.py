@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 29
 
@@ -116,40 +116,42 @@ def _encode_request_v1(message: DescribeAclsRequest) -> list[Buffer]:
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DescribeAclsRequest, int]:
     limit = len(buffer)
     resource_type_filter, size = _unpack_bB(buffer, position)
-    position += 2
-    if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    resource_name_filter: str | None
-    if size < 0:
-        resource_name_filter = None
-    else:
-        end = position + size
-        resource_name_filter = str(buffer[position:end], "utf-8")
-        position = end
-    pattern_type_filter, size = _unpack_bB(buffer, position)
-    position += 2
-    if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    principal_filter: str | None
-    if size < 0:
-        principal_filter = None
-    else:
-        end = position + size
-        principal_filter = str(buffer[position:end], "utf-8")
-        position = end
-    size = buffer[position]
     position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    host_filter: str | None
-    if size < 0:
-        host_filter = None
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    resource_name_filter: str | None
+    if not size:
+        resource_name_filter = None
+        position += 1
     else:
         end = position + size
-        host_filter = str(buffer[position:end], "utf-8")
+        resource_name_filter = str(buffer[position + 1 : end], "utf-8")
+        position = end
+    pattern_type_filter, size = _unpack_bB(buffer, position)
+    position += 1
+    if size > 127:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    principal_filter: str | None
+    if not size:
+        principal_filter = None
+        position += 1
+    else:
+        end = position + size
+        principal_filter = str(buffer[position + 1 : end], "utf-8")
+        position = end
+    size = buffer[position]
+    if size > 127:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    host_filter: str | None
+    if not size:
+        host_filter = None
+        position += 1
+    else:
+        end = position + size
+        host_filter = str(buffer[position + 1 : end], "utf-8")
         position = end
     operation, permission_type, tag_count_2 = _unpack_bbB(buffer, position)
     position += 3
@@ -169,8 +171,7 @@ def _encode_request_v2(message: DescribeAclsRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = resource_name_filter.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     principal_filter = message.principal_filter
     write(_pack_b(message.pattern_type_filter))
@@ -178,16 +179,14 @@ def _encode_request_v2(message: DescribeAclsRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = principal_filter.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     host_filter = message.host_filter
     if host_filter is None:
         write(b'\x00')
     else:
         text = host_filter.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     write(_pack_bbx(message.operation, message.permission_type))
     return [b"".join(pieces)]
@@ -264,7 +263,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeAclsResp
     resources: list[DescribeAclsResource]
     if resources_count < 0:
         raise Malformed("resources is null")
-    elif resources_count * 8 > limit - position or resources_count > room:
+    elif resources_count > room or resources_count > 1 and resources_count * 8 > limit - position:
         raise Malformed(f"resources cannot have {resources_count} elements")
     else:
         room -= resources_count
@@ -283,7 +282,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeAclsResp
             resources_acls: list[AclDescription]
             if resources_acls_count < 0:
                 raise Malformed("acls is null")
-            elif resources_acls_count * 6 > limit - position or resources_acls_count > room:
+            elif resources_acls_count > room or resources_acls_count > 1 and resources_acls_count * 6 > limit - position:
                 raise Malformed(f"acls cannot have {resources_acls_count} elements")
             else:
                 room -= resources_acls_count
@@ -351,16 +350,17 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeAclsResp
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, size = _unpack_ihB(buffer, position)
-    position += 7
+    position += 6
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     error_message: str | None
-    if size < 0:
+    if not size:
         error_message = None
+        position += 1
     else:
         end = position + size
-        error_message = str(buffer[position:end], "utf-8")
+        error_message = str(buffer[position + 1 : end], "utf-8")
         position = end
     resources_count = buffer[position]
     position += 1
@@ -370,22 +370,22 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeAclsResp
     resources: list[DescribeAclsResource]
     if resources_count < 0:
         raise Malformed("resources is null")
-    elif resources_count * 5 > limit - position or resources_count > room:
+    elif resources_count > room or resources_count > 1 and resources_count * 5 > limit - position:
         raise Malformed(f"resources cannot have {resources_count} elements")
     else:
         room -= resources_count
         resources = []
         for _ in range(resources_count):
             resources_resource_type, size = _unpack_bB(buffer, position)
-            position += 2
+            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("resource_name is null")
             else:
                 end = position + size
-                resources_resource_name = str(buffer[position:end], "utf-8")
+                resources_resource_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             resources_pattern_type, resources_acls_count = _unpack_bB(buffer, position)
             position += 2
@@ -395,48 +395,46 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeAclsResp
             resources_acls: list[AclDescription]
             if resources_acls_count < 0:
                 raise Malformed("acls is null")
-            elif resources_acls_count * 5 > limit - position or resources_acls_count > room:
+            elif resources_acls_count > room or resources_acls_count > 1 and resources_acls_count * 5 > limit - position:
                 raise Malformed(f"acls cannot have {resources_acls_count} elements")
             else:
                 room -= resources_acls_count
                 resources_acls = []
                 for _ in range(resources_acls_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("principal is null")
                     else:
                         end = position + size
-                        resources_acls_principal = str(buffer[position:end], "utf-8")
+                        resources_acls_principal = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("host is null")
                     else:
                         end = position + size
-                        resources_acls_host = str(buffer[position:end], "utf-8")
+                        resources_acls_host = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     resources_acls_operation, resources_acls_permission_type, resources_acls_tag_count = _unpack_bbB(buffer, position)
                     position += 3
                     if resources_acls_tag_count:
                         position = skip_tags(buffer, position - 1)
                     resources_acls.append(AclDescription(resources_acls_principal, resources_acls_host, resources_acls_operation, resources_acls_permission_type))
-            resources_tag_count = buffer[position]
-            position += 1
-            if resources_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             resources.append(DescribeAclsResource(resources_resource_type, resources_resource_name, resources_pattern_type, resources_acls))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeAclsResponse(throttle_time_ms, error_code, error_message, resources), position
@@ -451,12 +449,10 @@ def _encode_response_v2(message: DescribeAclsResponse) -> list[Buffer]:
         write(b'\x00')
     else:
         text = error_message.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     resources = message.resources
-    size = len(resources) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(resources) + 1])
     for resources_element in resources:
         resources_resource_name = resources_element.resource_name
         text = resources_resource_name.encode()
@@ -475,13 +471,11 @@ def _encode_response_v2(message: DescribeAclsResponse) -> list[Buffer]:
         for resources_acls_element in resources_acls:
             resources_acls_principal = resources_acls_element.principal
             text = resources_acls_principal.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             resources_acls_host = resources_acls_element.host
             text = resources_acls_host.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             write(_pack_bbx(resources_acls_element.operation, resources_acls_element.permission_type))
         write(b'\x00')

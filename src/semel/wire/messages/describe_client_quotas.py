@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 48
 
@@ -50,7 +50,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeClientQuo
     components: list[ComponentData]
     if components_count < 0:
         raise Malformed("components is null")
-    elif components_count * 5 > limit - position or components_count > room:
+    elif components_count > room or components_count > 1 and components_count * 5 > limit - position:
         raise Malformed(f"components cannot have {components_count} elements")
     else:
         room -= components_count
@@ -116,39 +116,39 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeClientQuo
     components: list[ComponentData]
     if components_count < 0:
         raise Malformed("components is null")
-    elif components_count * 4 > limit - position or components_count > room:
+    elif components_count > room or components_count > 1 and components_count * 4 > limit - position:
         raise Malformed(f"components cannot have {components_count} elements")
     else:
         room -= components_count
         components = []
         for _ in range(components_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("entity_type is null")
             else:
                 end = position + size
-                components_entity_type = str(buffer[position:end], "utf-8")
+                components_entity_type = str(buffer[position + 1 : end], "utf-8")
                 position = end
             components_match_type, size = _unpack_bB(buffer, position)
-            position += 2
+            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             components_match: str | None
-            if size < 0:
+            if not size:
                 components_match = None
+                position += 1
             else:
                 end = position + size
-                components_match = str(buffer[position:end], "utf-8")
+                components_match = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            components_tag_count = buffer[position]
-            position += 1
-            if components_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             components.append(ComponentData(components_entity_type, components_match_type, components_match))
     strict, tag_count_2 = _unpack_tB(buffer, position)
     position += 2
@@ -163,13 +163,11 @@ def _encode_request_v1(message: DescribeClientQuotasRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     components = message.components
-    size = len(components) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(components) + 1])
     for components_element in components:
         components_entity_type = components_element.entity_type
         text = components_entity_type.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         components_match = components_element.match
         write(_pack_b(components_element.match_type))
@@ -177,8 +175,7 @@ def _encode_request_v1(message: DescribeClientQuotasRequest) -> list[Buffer]:
             write(b'\x00')
         else:
             text = components_match.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
     write(_pack_tx(message.strict))
@@ -257,7 +254,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClientQu
         if entries_count != -1:
             raise Malformed("entries has a negative length")
         entries = None
-    elif entries_count * 8 > limit - position or entries_count > room:
+    elif entries_count > room or entries_count > 1 and entries_count * 8 > limit - position:
         raise Malformed(f"entries cannot have {entries_count} elements")
     else:
         room -= entries_count
@@ -268,7 +265,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClientQu
             entries_entity: list[EntityData]
             if entries_entity_count < 0:
                 raise Malformed("entity is null")
-            elif entries_entity_count * 4 > limit - position or entries_entity_count > room:
+            elif entries_entity_count > room or entries_entity_count > 1 and entries_entity_count * 4 > limit - position:
                 raise Malformed(f"entity cannot have {entries_entity_count} elements")
             else:
                 room -= entries_entity_count
@@ -299,7 +296,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClientQu
             entries_values: list[ValueData]
             if entries_values_count < 0:
                 raise Malformed("values is null")
-            elif entries_values_count * 10 > limit - position or entries_values_count > room:
+            elif entries_values_count > room or entries_values_count > 1 and entries_values_count * 10 > limit - position:
                 raise Malformed(f"values cannot have {entries_values_count} elements")
             else:
                 room -= entries_values_count
@@ -368,16 +365,17 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClientQu
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, size = _unpack_ihB(buffer, position)
-    position += 7
+    position += 6
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     error_message: str | None
-    if size < 0:
+    if not size:
         error_message = None
+        position += 1
     else:
         end = position + size
-        error_message = str(buffer[position:end], "utf-8")
+        error_message = str(buffer[position + 1 : end], "utf-8")
         position = end
     entries_count = buffer[position]
     position += 1
@@ -387,7 +385,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClientQu
     entries: list[EntryData] | None
     if entries_count < 0:
         entries = None
-    elif entries_count * 3 > limit - position or entries_count > room:
+    elif entries_count > room or entries_count > 1 and entries_count * 3 > limit - position:
         raise Malformed(f"entries cannot have {entries_count} elements")
     else:
         room -= entries_count
@@ -401,39 +399,38 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClientQu
             entries_entity: list[EntityData]
             if entries_entity_count < 0:
                 raise Malformed("entity is null")
-            elif entries_entity_count * 3 > limit - position or entries_entity_count > room:
+            elif entries_entity_count > room or entries_entity_count > 1 and entries_entity_count * 3 > limit - position:
                 raise Malformed(f"entity cannot have {entries_entity_count} elements")
             else:
                 room -= entries_entity_count
                 entries_entity = []
                 for _ in range(entries_entity_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("entity_type is null")
                     else:
                         end = position + size
-                        entries_entity_entity_type = str(buffer[position:end], "utf-8")
+                        entries_entity_entity_type = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     entries_entity_entity_name: str | None
-                    if size < 0:
+                    if not size:
                         entries_entity_entity_name = None
+                        position += 1
                     else:
                         end = position + size
-                        entries_entity_entity_name = str(buffer[position:end], "utf-8")
+                        entries_entity_entity_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
-                    entries_entity_tag_count = buffer[position]
-                    position += 1
-                    if entries_entity_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     entries_entity.append(EntityData(entries_entity_entity_type, entries_entity_entity_name))
             entries_values_count = buffer[position]
             position += 1
@@ -443,37 +440,36 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClientQu
             entries_values: list[ValueData]
             if entries_values_count < 0:
                 raise Malformed("values is null")
-            elif entries_values_count * 10 > limit - position or entries_values_count > room:
+            elif entries_values_count > room or entries_values_count > 1 and entries_values_count * 10 > limit - position:
                 raise Malformed(f"values cannot have {entries_values_count} elements")
             else:
                 room -= entries_values_count
                 entries_values = []
                 for _ in range(entries_values_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("key is null")
                     else:
                         end = position + size
-                        entries_values_key = str(buffer[position:end], "utf-8")
+                        entries_values_key = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     entries_values_value, entries_values_tag_count = _unpack_dB(buffer, position)
                     position += 9
                     if entries_values_tag_count:
                         position = skip_tags(buffer, position - 1)
                     entries_values.append(ValueData(entries_values_key, entries_values_value))
-            entries_tag_count = buffer[position]
-            position += 1
-            if entries_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             entries.append(EntryData(entries_entity, entries_values))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeClientQuotasResponse(throttle_time_ms, error_code, error_message, entries), position
@@ -488,42 +484,35 @@ def _encode_response_v1(message: DescribeClientQuotasResponse) -> list[Buffer]:
         write(b'\x00')
     else:
         text = error_message.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     entries = message.entries
     if entries is None:
         write(b'\x00')
     else:
-        size = len(entries) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(entries) + 1])
         for entries_element in entries:
             entries_entity = entries_element.entity
-            size = len(entries_entity) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(entries_entity) + 1])
             for entries_entity_element in entries_entity:
                 entries_entity_entity_type = entries_entity_element.entity_type
                 text = entries_entity_entity_type.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
                 entries_entity_entity_name = entries_entity_element.entity_name
                 if entries_entity_entity_name is None:
                     write(b'\x00')
                 else:
                     text = entries_entity_entity_name.encode()
-                    size = len(text) + 1
-                    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    write(UVARINT[len(text) + 1])
                     write(text)
                 write(b'\x00')
             entries_values = entries_element.values
-            size = len(entries_values) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(entries_values) + 1])
             for entries_values_element in entries_values:
                 entries_values_key = entries_values_element.key
                 text = entries_values_key.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
                 write(_pack_dx(entries_values_element.value))
             write(b'\x00')

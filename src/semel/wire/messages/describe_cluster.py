@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 60
 
@@ -142,27 +142,27 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClusterR
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, size = _unpack_ihB(buffer, position)
-    position += 7
+    position += 6
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     error_message: str | None
-    if size < 0:
+    if not size:
         error_message = None
+        position += 1
     else:
         end = position + size
-        error_message = str(buffer[position:end], "utf-8")
+        error_message = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("cluster_id is null")
     else:
         end = position + size
-        cluster_id = str(buffer[position:end], "utf-8")
+        cluster_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     controller_id, brokers_count = _unpack_iB(buffer, position)
     position += 5
@@ -172,39 +172,40 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClusterR
     brokers: list[DescribeClusterBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 11 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 11 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
         brokers = []
         for _ in range(brokers_count):
             brokers_broker_id, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("host is null")
             else:
                 end = position + size
-                brokers_host = str(buffer[position:end], "utf-8")
+                brokers_host = str(buffer[position + 1 : end], "utf-8")
                 position = end
             brokers_port, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             brokers_rack: str | None
-            if size < 0:
+            if not size:
                 brokers_rack = None
+                position += 1
             else:
                 end = position + size
-                brokers_rack = str(buffer[position:end], "utf-8")
+                brokers_rack = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            brokers_tag_count = buffer[position]
-            position += 1
-            if brokers_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             brokers.append(DescribeClusterBroker(brokers_broker_id, brokers_host, brokers_port, brokers_rack))
     cluster_authorized_operations, tag_count_2 = _unpack_iB(buffer, position)
     position += 5
@@ -224,13 +225,11 @@ def _encode_response_v0(message: DescribeClusterResponse) -> list[Buffer]:
         write(b'\x00')
     else:
         text = error_message.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     cluster_id = message.cluster_id
     text = cluster_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     brokers = message.brokers
     size = len(brokers) + 1
@@ -253,8 +252,7 @@ def _encode_response_v0(message: DescribeClusterResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = brokers_rack.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
     write(_pack_ix(message.cluster_authorized_operations))
@@ -265,27 +263,28 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClusterR
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, size = _unpack_ihB(buffer, position)
-    position += 7
+    position += 6
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     error_message: str | None
-    if size < 0:
+    if not size:
         error_message = None
+        position += 1
     else:
         end = position + size
-        error_message = str(buffer[position:end], "utf-8")
+        error_message = str(buffer[position + 1 : end], "utf-8")
         position = end
     endpoint_type, size = _unpack_bB(buffer, position)
-    position += 2
+    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("cluster_id is null")
     else:
         end = position + size
-        cluster_id = str(buffer[position:end], "utf-8")
+        cluster_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     controller_id, brokers_count = _unpack_iB(buffer, position)
     position += 5
@@ -295,39 +294,40 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClusterR
     brokers: list[DescribeClusterBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 11 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 11 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
         brokers = []
         for _ in range(brokers_count):
             brokers_broker_id, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("host is null")
             else:
                 end = position + size
-                brokers_host = str(buffer[position:end], "utf-8")
+                brokers_host = str(buffer[position + 1 : end], "utf-8")
                 position = end
             brokers_port, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             brokers_rack: str | None
-            if size < 0:
+            if not size:
                 brokers_rack = None
+                position += 1
             else:
                 end = position + size
-                brokers_rack = str(buffer[position:end], "utf-8")
+                brokers_rack = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            brokers_tag_count = buffer[position]
-            position += 1
-            if brokers_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             brokers.append(DescribeClusterBroker(brokers_broker_id, brokers_host, brokers_port, brokers_rack))
     cluster_authorized_operations, tag_count_2 = _unpack_iB(buffer, position)
     position += 5
@@ -347,8 +347,7 @@ def _encode_response_v1(message: DescribeClusterResponse) -> list[Buffer]:
         write(b'\x00')
     else:
         text = error_message.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     cluster_id = message.cluster_id
     text = cluster_id.encode()
@@ -379,8 +378,7 @@ def _encode_response_v1(message: DescribeClusterResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = brokers_rack.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
     write(_pack_ix(message.cluster_authorized_operations))
@@ -391,27 +389,28 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeClusterR
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, size = _unpack_ihB(buffer, position)
-    position += 7
+    position += 6
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     error_message: str | None
-    if size < 0:
+    if not size:
         error_message = None
+        position += 1
     else:
         end = position + size
-        error_message = str(buffer[position:end], "utf-8")
+        error_message = str(buffer[position + 1 : end], "utf-8")
         position = end
     endpoint_type, size = _unpack_bB(buffer, position)
-    position += 2
+    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("cluster_id is null")
     else:
         end = position + size
-        cluster_id = str(buffer[position:end], "utf-8")
+        cluster_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     controller_id, brokers_count = _unpack_iB(buffer, position)
     position += 5
@@ -421,34 +420,35 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeClusterR
     brokers: list[DescribeClusterBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 12 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 12 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
         brokers = []
         for _ in range(brokers_count):
             brokers_broker_id, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("host is null")
             else:
                 end = position + size
-                brokers_host = str(buffer[position:end], "utf-8")
+                brokers_host = str(buffer[position + 1 : end], "utf-8")
                 position = end
             brokers_port, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             brokers_rack: str | None
-            if size < 0:
+            if not size:
                 brokers_rack = None
+                position += 1
             else:
                 end = position + size
-                brokers_rack = str(buffer[position:end], "utf-8")
+                brokers_rack = str(buffer[position + 1 : end], "utf-8")
                 position = end
             brokers_is_fenced, brokers_tag_count = _unpack_tB(buffer, position)
             position += 2
@@ -473,8 +473,7 @@ def _encode_response_v2(message: DescribeClusterResponse) -> list[Buffer]:
         write(b'\x00')
     else:
         text = error_message.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     cluster_id = message.cluster_id
     text = cluster_id.encode()
@@ -505,8 +504,7 @@ def _encode_response_v2(message: DescribeClusterResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = brokers_rack.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(_pack_tx(brokers_element.is_fenced))
     write(_pack_ix(message.cluster_authorized_operations))

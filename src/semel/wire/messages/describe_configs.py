@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 32
 
@@ -61,7 +61,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
     resources: list[DescribeConfigsResource]
     if resources_count < 0:
         raise Malformed("resources is null")
-    elif resources_count * 7 > limit - position or resources_count > room:
+    elif resources_count > room or resources_count > 1 and resources_count * 7 > limit - position:
         raise Malformed(f"resources cannot have {resources_count} elements")
     else:
         room -= resources_count
@@ -82,7 +82,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
                 if resources_configuration_keys_count != -1:
                     raise Malformed("configuration_keys has a negative length")
                 resources_configuration_keys = None
-            elif resources_configuration_keys_count * 2 > limit - position or resources_configuration_keys_count > room:
+            elif resources_configuration_keys_count > room or resources_configuration_keys_count > 1 and resources_configuration_keys_count * 2 > limit - position:
                 raise Malformed(f"configuration_keys cannot have {resources_configuration_keys_count} elements")
             else:
                 room -= resources_configuration_keys_count
@@ -136,7 +136,7 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
     resources: list[DescribeConfigsResource]
     if resources_count < 0:
         raise Malformed("resources is null")
-    elif resources_count * 7 > limit - position or resources_count > room:
+    elif resources_count > room or resources_count > 1 and resources_count * 7 > limit - position:
         raise Malformed(f"resources cannot have {resources_count} elements")
     else:
         room -= resources_count
@@ -157,7 +157,7 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
                 if resources_configuration_keys_count != -1:
                     raise Malformed("configuration_keys has a negative length")
                 resources_configuration_keys = None
-            elif resources_configuration_keys_count * 2 > limit - position or resources_configuration_keys_count > room:
+            elif resources_configuration_keys_count > room or resources_configuration_keys_count > 1 and resources_configuration_keys_count * 2 > limit - position:
                 raise Malformed(f"configuration_keys cannot have {resources_configuration_keys_count} elements")
             else:
                 room -= resources_configuration_keys_count
@@ -214,22 +214,22 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
     resources: list[DescribeConfigsResource]
     if resources_count < 0:
         raise Malformed("resources is null")
-    elif resources_count * 4 > limit - position or resources_count > room:
+    elif resources_count > room or resources_count > 1 and resources_count * 4 > limit - position:
         raise Malformed(f"resources cannot have {resources_count} elements")
     else:
         room -= resources_count
         resources = []
         for _ in range(resources_count):
             resources_resource_type, size = _unpack_bB(buffer, position)
-            position += 2
+            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("resource_name is null")
             else:
                 end = position + size
-                resources_resource_name = str(buffer[position:end], "utf-8")
+                resources_resource_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             resources_configuration_keys_count = buffer[position]
             position += 1
@@ -239,28 +239,27 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
             resources_configuration_keys: list[str] | None
             if resources_configuration_keys_count < 0:
                 resources_configuration_keys = None
-            elif resources_configuration_keys_count * 1 > limit - position or resources_configuration_keys_count > room:
+            elif resources_configuration_keys_count > room or resources_configuration_keys_count > 1 and resources_configuration_keys_count * 1 > limit - position:
                 raise Malformed(f"configuration_keys cannot have {resources_configuration_keys_count} elements")
             else:
                 room -= resources_configuration_keys_count
                 resources_configuration_keys = []
                 for _ in range(resources_configuration_keys_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("configuration_keys is null")
                     else:
                         end = position + size
-                        resources_configuration_keys_element = str(buffer[position:end], "utf-8")
+                        resources_configuration_keys_element = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     resources_configuration_keys.append(resources_configuration_keys_element)
-            resources_tag_count = buffer[position]
-            position += 1
-            if resources_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             resources.append(DescribeConfigsResource(resources_resource_type, resources_resource_name, resources_configuration_keys))
     include_synonyms, include_documentation, tag_count_2 = _unpack_ttB(buffer, position)
     position += 3
@@ -275,8 +274,7 @@ def _encode_request_v4(message: DescribeConfigsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     resources = message.resources
-    size = len(resources) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(resources) + 1])
     for resources_element in resources:
         resources_resource_name = resources_element.resource_name
         text = resources_resource_name.encode()
@@ -290,12 +288,10 @@ def _encode_request_v4(message: DescribeConfigsRequest) -> list[Buffer]:
         if resources_configuration_keys is None:
             write(b'\x00')
         else:
-            size = len(resources_configuration_keys) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(resources_configuration_keys) + 1])
             for resources_configuration_keys_element in resources_configuration_keys:
                 text = resources_configuration_keys_element.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
         write(b'\x00')
     write(_pack_ttx(message.include_synonyms, message.include_documentation))
@@ -373,7 +369,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
     results: list[DescribeConfigsResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 11 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 11 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
@@ -403,7 +399,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
             results_configs: list[DescribeConfigsResourceResult]
             if results_configs_count < 0:
                 raise Malformed("configs is null")
-            elif results_configs_count * 11 > limit - position or results_configs_count > room:
+            elif results_configs_count > room or results_configs_count > 1 and results_configs_count * 11 > limit - position:
                 raise Malformed(f"configs cannot have {results_configs_count} elements")
             else:
                 room -= results_configs_count
@@ -433,7 +429,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                     results_configs_synonyms: list[DescribeConfigsSynonym]
                     if results_configs_synonyms_count < 0:
                         raise Malformed("synonyms is null")
-                    elif results_configs_synonyms_count * 5 > limit - position or results_configs_synonyms_count > room:
+                    elif results_configs_synonyms_count > room or results_configs_synonyms_count > 1 and results_configs_synonyms_count * 5 > limit - position:
                         raise Malformed(f"synonyms cannot have {results_configs_synonyms_count} elements")
                     else:
                         room -= results_configs_synonyms_count
@@ -526,7 +522,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
     results: list[DescribeConfigsResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 11 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 11 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
@@ -556,7 +552,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
             results_configs: list[DescribeConfigsResourceResult]
             if results_configs_count < 0:
                 raise Malformed("configs is null")
-            elif results_configs_count * 14 > limit - position or results_configs_count > room:
+            elif results_configs_count > room or results_configs_count > 1 and results_configs_count * 14 > limit - position:
                 raise Malformed(f"configs cannot have {results_configs_count} elements")
             else:
                 room -= results_configs_count
@@ -586,7 +582,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                     results_configs_synonyms: list[DescribeConfigsSynonym]
                     if results_configs_synonyms_count < 0:
                         raise Malformed("synonyms is null")
-                    elif results_configs_synonyms_count * 5 > limit - position or results_configs_synonyms_count > room:
+                    elif results_configs_synonyms_count > room or results_configs_synonyms_count > 1 and results_configs_synonyms_count * 5 > limit - position:
                         raise Malformed(f"synonyms cannot have {results_configs_synonyms_count} elements")
                     else:
                         room -= results_configs_synonyms_count
@@ -701,34 +697,35 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
     results: list[DescribeConfigsResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 7 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 7 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
         results = []
         for _ in range(results_count):
             results_error_code, size = _unpack_hB(buffer, position)
-            position += 3
-            if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            results_error_message: str | None
-            if size < 0:
-                results_error_message = None
-            else:
-                end = position + size
-                results_error_message = str(buffer[position:end], "utf-8")
-                position = end
-            results_resource_type, size = _unpack_bB(buffer, position)
             position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            results_error_message: str | None
+            if not size:
+                results_error_message = None
+                position += 1
+            else:
+                end = position + size
+                results_error_message = str(buffer[position + 1 : end], "utf-8")
+                position = end
+            results_resource_type, size = _unpack_bB(buffer, position)
+            position += 1
+            if size > 127:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("resource_name is null")
             else:
                 end = position + size
-                results_resource_name = str(buffer[position:end], "utf-8")
+                results_resource_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             results_configs_count = buffer[position]
             position += 1
@@ -738,34 +735,33 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
             results_configs: list[DescribeConfigsResourceResult]
             if results_configs_count < 0:
                 raise Malformed("configs is null")
-            elif results_configs_count * 9 > limit - position or results_configs_count > room:
+            elif results_configs_count > room or results_configs_count > 1 and results_configs_count * 9 > limit - position:
                 raise Malformed(f"configs cannot have {results_configs_count} elements")
             else:
                 room -= results_configs_count
                 results_configs = []
                 for _ in range(results_configs_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        results_configs_name = str(buffer[position:end], "utf-8")
+                        results_configs_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     results_configs_value: str | None
-                    if size < 0:
+                    if not size:
                         results_configs_value = None
+                        position += 1
                     else:
                         end = position + size
-                        results_configs_value = str(buffer[position:end], "utf-8")
+                        results_configs_value = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     results_configs_read_only, results_configs_config_source, results_configs_is_sensitive, results_configs_synonyms_count = _unpack_tbtB(buffer, position)
                     position += 4
@@ -775,34 +771,33 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                     results_configs_synonyms: list[DescribeConfigsSynonym]
                     if results_configs_synonyms_count < 0:
                         raise Malformed("synonyms is null")
-                    elif results_configs_synonyms_count * 4 > limit - position or results_configs_synonyms_count > room:
+                    elif results_configs_synonyms_count > room or results_configs_synonyms_count > 1 and results_configs_synonyms_count * 4 > limit - position:
                         raise Malformed(f"synonyms cannot have {results_configs_synonyms_count} elements")
                     else:
                         room -= results_configs_synonyms_count
                         results_configs_synonyms = []
                         for _ in range(results_configs_synonyms_count):
                             size = buffer[position]
-                            position += 1
                             if size > 127:
-                                size, position = read_uvarint(buffer, position - 1)
-                            size -= 1
-                            if size < 0:
+                                size, position = read_uvarint(buffer, position)
+                                position -= 1
+                            if not size:
                                 raise Malformed("name is null")
                             else:
                                 end = position + size
-                                results_configs_synonyms_name = str(buffer[position:end], "utf-8")
+                                results_configs_synonyms_name = str(buffer[position + 1 : end], "utf-8")
                                 position = end
                             size = buffer[position]
-                            position += 1
                             if size > 127:
-                                size, position = read_uvarint(buffer, position - 1)
-                            size -= 1
+                                size, position = read_uvarint(buffer, position)
+                                position -= 1
                             results_configs_synonyms_value: str | None
-                            if size < 0:
+                            if not size:
                                 results_configs_synonyms_value = None
+                                position += 1
                             else:
                                 end = position + size
-                                results_configs_synonyms_value = str(buffer[position:end], "utf-8")
+                                results_configs_synonyms_value = str(buffer[position + 1 : end], "utf-8")
                                 position = end
                             results_configs_synonyms_source, results_configs_synonyms_tag_count = _unpack_bB(buffer, position)
                             position += 2
@@ -810,31 +805,32 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                                 position = skip_tags(buffer, position - 1)
                             results_configs_synonyms.append(DescribeConfigsSynonym(results_configs_synonyms_name, results_configs_synonyms_value, results_configs_synonyms_source))
                     results_configs_config_type, size = _unpack_bB(buffer, position)
-                    position += 2
+                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     results_configs_documentation: str | None
-                    if size < 0:
+                    if not size:
                         results_configs_documentation = None
+                        position += 1
                     else:
                         end = position + size
-                        results_configs_documentation = str(buffer[position:end], "utf-8")
+                        results_configs_documentation = str(buffer[position + 1 : end], "utf-8")
                         position = end
-                    results_configs_tag_count = buffer[position]
-                    position += 1
-                    if results_configs_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     results_configs.append(DescribeConfigsResourceResult(results_configs_name, results_configs_value, results_configs_read_only, results_configs_config_source, results_configs_is_sensitive, results_configs_synonyms, results_configs_config_type, results_configs_documentation))
-            results_tag_count = buffer[position]
-            position += 1
-            if results_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             results.append(DescribeConfigsResult(results_error_code, results_error_message, results_resource_type, results_resource_name, results_configs))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeConfigsResponse(throttle_time_ms, results), position
@@ -856,8 +852,7 @@ def _encode_response_v4(message: DescribeConfigsResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = results_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         results_resource_name = results_element.resource_name
         text = results_resource_name.encode()
@@ -868,21 +863,18 @@ def _encode_response_v4(message: DescribeConfigsResponse) -> list[Buffer]:
             write(_pack_b(results_element.resource_type) + uvarint(size))
         write(text)
         results_configs = results_element.configs
-        size = len(results_configs) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(results_configs) + 1])
         for results_configs_element in results_configs:
             results_configs_name = results_configs_element.name
             text = results_configs_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             results_configs_value = results_configs_element.value
             if results_configs_value is None:
                 write(b'\x00')
             else:
                 text = results_configs_value.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             results_configs_synonyms = results_configs_element.synonyms
             size = len(results_configs_synonyms) + 1
@@ -893,16 +885,14 @@ def _encode_response_v4(message: DescribeConfigsResponse) -> list[Buffer]:
             for results_configs_synonyms_element in results_configs_synonyms:
                 results_configs_synonyms_name = results_configs_synonyms_element.name
                 text = results_configs_synonyms_name.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
                 results_configs_synonyms_value = results_configs_synonyms_element.value
                 if results_configs_synonyms_value is None:
                     write(b'\x00')
                 else:
                     text = results_configs_synonyms_value.encode()
-                    size = len(text) + 1
-                    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    write(UVARINT[len(text) + 1])
                     write(text)
                 write(_pack_bx(results_configs_synonyms_element.source))
             results_configs_documentation = results_configs_element.documentation
@@ -911,8 +901,7 @@ def _encode_response_v4(message: DescribeConfigsResponse) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = results_configs_documentation.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             write(b'\x00')
         write(b'\x00')

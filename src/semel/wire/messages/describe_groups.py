@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 15
 
@@ -43,7 +43,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsReq
     groups: list[str]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 2 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 2 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
@@ -83,7 +83,7 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsReq
     groups: list[str]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 2 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 2 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
@@ -129,22 +129,21 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsReq
     groups: list[str]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 1 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 1 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
         groups = []
         for _ in range(groups_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("groups is null")
             else:
                 end = position + size
-                groups_element = str(buffer[position:end], "utf-8")
+                groups_element = str(buffer[position + 1 : end], "utf-8")
                 position = end
             groups.append(groups_element)
     include_authorized_operations, tag_count_2 = _unpack_tB(buffer, position)
@@ -160,12 +159,10 @@ def _encode_request_v5(message: DescribeGroupsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     groups = message.groups
-    size = len(groups) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(groups) + 1])
     for groups_element in groups:
         text = groups_element.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     write(_pack_tx(message.include_authorized_operations))
     return [b"".join(pieces)]
@@ -243,7 +240,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
     groups: list[DescribedGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 14 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 14 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
@@ -286,7 +283,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             groups_members: list[DescribedGroupMember]
             if groups_members_count < 0:
                 raise Malformed("members is null")
-            elif groups_members_count * 14 > limit - position or groups_members_count > room:
+            elif groups_members_count > room or groups_members_count > 1 and groups_members_count * 14 > limit - position:
                 raise Malformed(f"members cannot have {groups_members_count} elements")
             else:
                 room -= groups_members_count
@@ -393,7 +390,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
     groups: list[DescribedGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 14 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 14 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
@@ -436,7 +433,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             groups_members: list[DescribedGroupMember]
             if groups_members_count < 0:
                 raise Malformed("members is null")
-            elif groups_members_count * 14 > limit - position or groups_members_count > room:
+            elif groups_members_count > room or groups_members_count > 1 and groups_members_count * 14 > limit - position:
                 raise Malformed(f"members cannot have {groups_members_count} elements")
             else:
                 room -= groups_members_count
@@ -543,7 +540,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
     groups: list[DescribedGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 18 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 18 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
@@ -586,7 +583,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             groups_members: list[DescribedGroupMember]
             if groups_members_count < 0:
                 raise Malformed("members is null")
-            elif groups_members_count * 14 > limit - position or groups_members_count > room:
+            elif groups_members_count > room or groups_members_count > 1 and groups_members_count * 14 > limit - position:
                 raise Malformed(f"members cannot have {groups_members_count} elements")
             else:
                 room -= groups_members_count
@@ -696,7 +693,7 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
     groups: list[DescribedGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 18 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 18 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
@@ -739,7 +736,7 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             groups_members: list[DescribedGroupMember]
             if groups_members_count < 0:
                 raise Malformed("members is null")
-            elif groups_members_count * 16 > limit - position or groups_members_count > room:
+            elif groups_members_count > room or groups_members_count > 1 and groups_members_count * 16 > limit - position:
                 raise Malformed(f"members cannot have {groups_members_count} elements")
             else:
                 room -= groups_members_count
@@ -870,55 +867,52 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
     groups: list[DescribedGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 12 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 12 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
         groups = []
         for _ in range(groups_count):
             groups_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_id is null")
             else:
                 end = position + size
-                groups_group_id = str(buffer[position:end], "utf-8")
+                groups_group_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_state is null")
             else:
                 end = position + size
-                groups_group_state = str(buffer[position:end], "utf-8")
+                groups_group_state = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("protocol_type is null")
             else:
                 end = position + size
-                groups_protocol_type = str(buffer[position:end], "utf-8")
+                groups_protocol_type = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("protocol_data is null")
             else:
                 end = position + size
-                groups_protocol_data = str(buffer[position:end], "utf-8")
+                groups_protocol_data = str(buffer[position + 1 : end], "utf-8")
                 position = end
             groups_members_count = buffer[position]
             position += 1
@@ -928,93 +922,88 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             groups_members: list[DescribedGroupMember]
             if groups_members_count < 0:
                 raise Malformed("members is null")
-            elif groups_members_count * 7 > limit - position or groups_members_count > room:
+            elif groups_members_count > room or groups_members_count > 1 and groups_members_count * 7 > limit - position:
                 raise Malformed(f"members cannot have {groups_members_count} elements")
             else:
                 room -= groups_members_count
                 groups_members = []
                 for _ in range(groups_members_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("member_id is null")
                     else:
                         end = position + size
-                        groups_members_member_id = str(buffer[position:end], "utf-8")
+                        groups_members_member_id = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     groups_members_group_instance_id: str | None
-                    if size < 0:
+                    if not size:
                         groups_members_group_instance_id = None
+                        position += 1
                     else:
                         end = position + size
-                        groups_members_group_instance_id = str(buffer[position:end], "utf-8")
+                        groups_members_group_instance_id = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("client_id is null")
                     else:
                         end = position + size
-                        groups_members_client_id = str(buffer[position:end], "utf-8")
+                        groups_members_client_id = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("client_host is null")
                     else:
                         end = position + size
-                        groups_members_client_host = str(buffer[position:end], "utf-8")
+                        groups_members_client_host = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("member_metadata is null")
                     else:
                         end = position + size
-                        groups_members_member_metadata = bytes(buffer[position:end])
+                        groups_members_member_metadata = bytes(buffer[position + 1 : end])
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("member_assignment is null")
                     else:
                         end = position + size
-                        groups_members_member_assignment = bytes(buffer[position:end])
+                        groups_members_member_assignment = bytes(buffer[position + 1 : end])
                         position = end
-                    groups_members_tag_count = buffer[position]
-                    position += 1
-                    if groups_members_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     groups_members.append(DescribedGroupMember(groups_members_member_id, groups_members_group_instance_id, groups_members_client_id, groups_members_client_host, groups_members_member_metadata, groups_members_member_assignment))
             groups_authorized_operations, groups_tag_count = _unpack_iB(buffer, position)
             position += 5
             if groups_tag_count:
                 position = skip_tags(buffer, position - 1)
             groups.append(DescribedGroup(groups_error_code, None, groups_group_id, groups_group_state, groups_protocol_type, groups_protocol_data, groups_members, groups_authorized_operations))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeGroupsResponse(throttle_time_ms, groups), position
@@ -1040,53 +1029,43 @@ def _encode_response_v5(message: DescribeGroupsResponse) -> list[Buffer]:
         write(text)
         groups_group_state = groups_element.group_state
         text = groups_group_state.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_protocol_data = groups_element.protocol_data
         text = groups_protocol_data.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_members = groups_element.members
-        size = len(groups_members) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(groups_members) + 1])
         for groups_members_element in groups_members:
             groups_members_member_id = groups_members_element.member_id
             text = groups_members_member_id.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             groups_members_group_instance_id = groups_members_element.group_instance_id
             if groups_members_group_instance_id is None:
                 write(b'\x00')
             else:
                 text = groups_members_group_instance_id.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             groups_members_client_id = groups_members_element.client_id
             text = groups_members_client_id.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             groups_members_client_host = groups_members_element.client_host
             text = groups_members_client_host.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             groups_members_member_metadata = groups_members_element.member_metadata
-            size = len(groups_members_member_metadata) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(groups_members_member_metadata) + 1])
             write(groups_members_member_metadata)
             groups_members_member_assignment = groups_members_element.member_assignment
-            size = len(groups_members_member_assignment) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(groups_members_member_assignment) + 1])
             write(groups_members_member_assignment)
             write(b'\x00')
         write(_pack_ix(groups_element.authorized_operations))
@@ -1105,67 +1084,64 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
     groups: list[DescribedGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 13 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 13 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
         groups = []
         for _ in range(groups_count):
             groups_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             groups_error_message: str | None
-            if size < 0:
+            if not size:
                 groups_error_message = None
+                position += 1
             else:
                 end = position + size
-                groups_error_message = str(buffer[position:end], "utf-8")
+                groups_error_message = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_id is null")
             else:
                 end = position + size
-                groups_group_id = str(buffer[position:end], "utf-8")
+                groups_group_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_state is null")
             else:
                 end = position + size
-                groups_group_state = str(buffer[position:end], "utf-8")
+                groups_group_state = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("protocol_type is null")
             else:
                 end = position + size
-                groups_protocol_type = str(buffer[position:end], "utf-8")
+                groups_protocol_type = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("protocol_data is null")
             else:
                 end = position + size
-                groups_protocol_data = str(buffer[position:end], "utf-8")
+                groups_protocol_data = str(buffer[position + 1 : end], "utf-8")
                 position = end
             groups_members_count = buffer[position]
             position += 1
@@ -1175,93 +1151,88 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             groups_members: list[DescribedGroupMember]
             if groups_members_count < 0:
                 raise Malformed("members is null")
-            elif groups_members_count * 7 > limit - position or groups_members_count > room:
+            elif groups_members_count > room or groups_members_count > 1 and groups_members_count * 7 > limit - position:
                 raise Malformed(f"members cannot have {groups_members_count} elements")
             else:
                 room -= groups_members_count
                 groups_members = []
                 for _ in range(groups_members_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("member_id is null")
                     else:
                         end = position + size
-                        groups_members_member_id = str(buffer[position:end], "utf-8")
+                        groups_members_member_id = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     groups_members_group_instance_id: str | None
-                    if size < 0:
+                    if not size:
                         groups_members_group_instance_id = None
+                        position += 1
                     else:
                         end = position + size
-                        groups_members_group_instance_id = str(buffer[position:end], "utf-8")
+                        groups_members_group_instance_id = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("client_id is null")
                     else:
                         end = position + size
-                        groups_members_client_id = str(buffer[position:end], "utf-8")
+                        groups_members_client_id = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("client_host is null")
                     else:
                         end = position + size
-                        groups_members_client_host = str(buffer[position:end], "utf-8")
+                        groups_members_client_host = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("member_metadata is null")
                     else:
                         end = position + size
-                        groups_members_member_metadata = bytes(buffer[position:end])
+                        groups_members_member_metadata = bytes(buffer[position + 1 : end])
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("member_assignment is null")
                     else:
                         end = position + size
-                        groups_members_member_assignment = bytes(buffer[position:end])
+                        groups_members_member_assignment = bytes(buffer[position + 1 : end])
                         position = end
-                    groups_members_tag_count = buffer[position]
-                    position += 1
-                    if groups_members_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     groups_members.append(DescribedGroupMember(groups_members_member_id, groups_members_group_instance_id, groups_members_client_id, groups_members_client_host, groups_members_member_metadata, groups_members_member_assignment))
             groups_authorized_operations, groups_tag_count = _unpack_iB(buffer, position)
             position += 5
             if groups_tag_count:
                 position = skip_tags(buffer, position - 1)
             groups.append(DescribedGroup(groups_error_code, groups_error_message, groups_group_id, groups_group_state, groups_protocol_type, groups_protocol_data, groups_members, groups_authorized_operations))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeGroupsResponse(throttle_time_ms, groups), position
@@ -1283,63 +1254,51 @@ def _encode_response_v6(message: DescribeGroupsResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = groups_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_group_state = groups_element.group_state
         text = groups_group_state.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_protocol_data = groups_element.protocol_data
         text = groups_protocol_data.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_members = groups_element.members
-        size = len(groups_members) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(groups_members) + 1])
         for groups_members_element in groups_members:
             groups_members_member_id = groups_members_element.member_id
             text = groups_members_member_id.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             groups_members_group_instance_id = groups_members_element.group_instance_id
             if groups_members_group_instance_id is None:
                 write(b'\x00')
             else:
                 text = groups_members_group_instance_id.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             groups_members_client_id = groups_members_element.client_id
             text = groups_members_client_id.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             groups_members_client_host = groups_members_element.client_host
             text = groups_members_client_host.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             groups_members_member_metadata = groups_members_element.member_metadata
-            size = len(groups_members_member_metadata) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(groups_members_member_metadata) + 1])
             write(groups_members_member_metadata)
             groups_members_member_assignment = groups_members_element.member_assignment
-            size = len(groups_members_member_assignment) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(groups_members_member_assignment) + 1])
             write(groups_members_member_assignment)
             write(b'\x00')
         write(_pack_ix(groups_element.authorized_operations))

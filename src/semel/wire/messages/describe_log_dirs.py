@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 35
 
@@ -55,7 +55,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRe
         if topics_count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -74,7 +74,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRe
             topics_partitions: list[int]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 4 > limit - position:
+            elif topics_partitions_count > 1 and topics_partitions_count * 4 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 topics_partitions = list(unpack_from(f">{topics_partitions_count}i", buffer, position))
@@ -115,22 +115,21 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRe
     topics: list[DescribableLogDirTopic] | None
     if topics_count < 0:
         topics = None
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("topic is null")
             else:
                 end = position + size
-                topics_topic = str(buffer[position:end], "utf-8")
+                topics_topic = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -140,20 +139,20 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRe
             topics_partitions: list[int]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 4 > limit - position:
+            elif topics_partitions_count > 1 and topics_partitions_count * 4 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 topics_partitions = list(unpack_from(f">{topics_partitions_count}i", buffer, position))
                 position += topics_partitions_count * 4
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(DescribableLogDirTopic(topics_topic, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeLogDirsRequest(topics), position
@@ -166,17 +165,14 @@ def _encode_request_v2(message: DescribeLogDirsRequest) -> list[Buffer]:
     if topics is None:
         write(b'\x00')
     else:
-        size = len(topics) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics) + 1])
         for topics_element in topics:
             topics_topic = topics_element.topic
             text = topics_topic.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             topics_partitions = topics_element.partitions
-            size = len(topics_partitions) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions) + 1])
             write(pack(f">{len(topics_partitions)}i", *topics_partitions))
             write(b'\x00')
     write(b'\x00')
@@ -253,7 +249,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
     results: list[DescribeLogDirsResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 8 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 8 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
@@ -272,7 +268,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             results_topics: list[DescribeLogDirsTopic]
             if results_topics_count < 0:
                 raise Malformed("topics is null")
-            elif results_topics_count * 6 > limit - position or results_topics_count > room:
+            elif results_topics_count > room or results_topics_count > 1 and results_topics_count * 6 > limit - position:
                 raise Malformed(f"topics cannot have {results_topics_count} elements")
             else:
                 room -= results_topics_count
@@ -291,7 +287,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     results_topics_partitions: list[DescribeLogDirsPartition]
                     if results_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif results_topics_partitions_count * 21 > limit - position or results_topics_partitions_count > room:
+                    elif results_topics_partitions_count > room or results_topics_partitions_count > 1 and results_topics_partitions_count * 21 > limit - position:
                         raise Malformed(f"partitions cannot have {results_topics_partitions_count} elements")
                     else:
                         room -= results_topics_partitions_count
@@ -356,22 +352,22 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
     results: list[DescribeLogDirsResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 5 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 5 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
         results = []
         for _ in range(results_count):
             results_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("log_dir is null")
             else:
                 end = position + size
-                results_log_dir = str(buffer[position:end], "utf-8")
+                results_log_dir = str(buffer[position + 1 : end], "utf-8")
                 position = end
             results_topics_count = buffer[position]
             position += 1
@@ -381,22 +377,21 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             results_topics: list[DescribeLogDirsTopic]
             if results_topics_count < 0:
                 raise Malformed("topics is null")
-            elif results_topics_count * 3 > limit - position or results_topics_count > room:
+            elif results_topics_count > room or results_topics_count > 1 and results_topics_count * 3 > limit - position:
                 raise Malformed(f"topics cannot have {results_topics_count} elements")
             else:
                 room -= results_topics_count
                 results_topics = []
                 for _ in range(results_topics_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        results_topics_name = str(buffer[position:end], "utf-8")
+                        results_topics_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     results_topics_partitions_count = buffer[position]
                     position += 1
@@ -406,7 +401,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     results_topics_partitions: list[DescribeLogDirsPartition]
                     if results_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif results_topics_partitions_count * 22 > limit - position or results_topics_partitions_count > room:
+                    elif results_topics_partitions_count > room or results_topics_partitions_count > 1 and results_topics_partitions_count * 22 > limit - position:
                         raise Malformed(f"partitions cannot have {results_topics_partitions_count} elements")
                     else:
                         room -= results_topics_partitions_count
@@ -417,20 +412,20 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                             if results_topics_partitions_tag_count:
                                 position = skip_tags(buffer, position - 1)
                             results_topics_partitions.append(DescribeLogDirsPartition(results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key))
-                    results_topics_tag_count = buffer[position]
-                    position += 1
-                    if results_topics_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     results_topics.append(DescribeLogDirsTopic(results_topics_name, results_topics_partitions))
-            results_tag_count = buffer[position]
-            position += 1
-            if results_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             results.append(DescribeLogDirsResult(results_error_code, results_log_dir, results_topics))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeLogDirsResponse(throttle_time_ms, 0, results), position
@@ -456,17 +451,14 @@ def _encode_response_v2(message: DescribeLogDirsResponse) -> Generator[None, Non
             write(_pack_h(results_element.error_code) + uvarint(size))
         write(text)
         results_topics = results_element.topics
-        size = len(results_topics) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(results_topics) + 1])
         for results_topics_element in results_topics:
             results_topics_name = results_topics_element.name
             text = results_topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             results_topics_partitions = results_topics_element.partitions
-            size = len(results_topics_partitions) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(results_topics_partitions) + 1])
             for results_topics_partitions_element in results_topics_partitions:
                 write(_pack_iqqtx(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
                 if len(pieces) > PIECES_AT_ONCE:
@@ -499,22 +491,22 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
     results: list[DescribeLogDirsResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 5 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 5 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
         results = []
         for _ in range(results_count):
             results_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("log_dir is null")
             else:
                 end = position + size
-                results_log_dir = str(buffer[position:end], "utf-8")
+                results_log_dir = str(buffer[position + 1 : end], "utf-8")
                 position = end
             results_topics_count = buffer[position]
             position += 1
@@ -524,22 +516,21 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             results_topics: list[DescribeLogDirsTopic]
             if results_topics_count < 0:
                 raise Malformed("topics is null")
-            elif results_topics_count * 3 > limit - position or results_topics_count > room:
+            elif results_topics_count > room or results_topics_count > 1 and results_topics_count * 3 > limit - position:
                 raise Malformed(f"topics cannot have {results_topics_count} elements")
             else:
                 room -= results_topics_count
                 results_topics = []
                 for _ in range(results_topics_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        results_topics_name = str(buffer[position:end], "utf-8")
+                        results_topics_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     results_topics_partitions_count = buffer[position]
                     position += 1
@@ -549,7 +540,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     results_topics_partitions: list[DescribeLogDirsPartition]
                     if results_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif results_topics_partitions_count * 22 > limit - position or results_topics_partitions_count > room:
+                    elif results_topics_partitions_count > room or results_topics_partitions_count > 1 and results_topics_partitions_count * 22 > limit - position:
                         raise Malformed(f"partitions cannot have {results_topics_partitions_count} elements")
                     else:
                         room -= results_topics_partitions_count
@@ -560,20 +551,20 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                             if results_topics_partitions_tag_count:
                                 position = skip_tags(buffer, position - 1)
                             results_topics_partitions.append(DescribeLogDirsPartition(results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key))
-                    results_topics_tag_count = buffer[position]
-                    position += 1
-                    if results_topics_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     results_topics.append(DescribeLogDirsTopic(results_topics_name, results_topics_partitions))
-            results_tag_count = buffer[position]
-            position += 1
-            if results_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             results.append(DescribeLogDirsResult(results_error_code, results_log_dir, results_topics))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeLogDirsResponse(throttle_time_ms, error_code, results), position
@@ -599,17 +590,14 @@ def _encode_response_v3(message: DescribeLogDirsResponse) -> Generator[None, Non
             write(_pack_h(results_element.error_code) + uvarint(size))
         write(text)
         results_topics = results_element.topics
-        size = len(results_topics) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(results_topics) + 1])
         for results_topics_element in results_topics:
             results_topics_name = results_topics_element.name
             text = results_topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             results_topics_partitions = results_topics_element.partitions
-            size = len(results_topics_partitions) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(results_topics_partitions) + 1])
             for results_topics_partitions_element in results_topics_partitions:
                 write(_pack_iqqtx(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
                 if len(pieces) > PIECES_AT_ONCE:
@@ -642,22 +630,22 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
     results: list[DescribeLogDirsResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 21 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 21 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
         results = []
         for _ in range(results_count):
             results_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("log_dir is null")
             else:
                 end = position + size
-                results_log_dir = str(buffer[position:end], "utf-8")
+                results_log_dir = str(buffer[position + 1 : end], "utf-8")
                 position = end
             results_topics_count = buffer[position]
             position += 1
@@ -667,22 +655,21 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             results_topics: list[DescribeLogDirsTopic]
             if results_topics_count < 0:
                 raise Malformed("topics is null")
-            elif results_topics_count * 3 > limit - position or results_topics_count > room:
+            elif results_topics_count > room or results_topics_count > 1 and results_topics_count * 3 > limit - position:
                 raise Malformed(f"topics cannot have {results_topics_count} elements")
             else:
                 room -= results_topics_count
                 results_topics = []
                 for _ in range(results_topics_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        results_topics_name = str(buffer[position:end], "utf-8")
+                        results_topics_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     results_topics_partitions_count = buffer[position]
                     position += 1
@@ -692,7 +679,7 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     results_topics_partitions: list[DescribeLogDirsPartition]
                     if results_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif results_topics_partitions_count * 22 > limit - position or results_topics_partitions_count > room:
+                    elif results_topics_partitions_count > room or results_topics_partitions_count > 1 and results_topics_partitions_count * 22 > limit - position:
                         raise Malformed(f"partitions cannot have {results_topics_partitions_count} elements")
                     else:
                         room -= results_topics_partitions_count
@@ -703,20 +690,20 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                             if results_topics_partitions_tag_count:
                                 position = skip_tags(buffer, position - 1)
                             results_topics_partitions.append(DescribeLogDirsPartition(results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key))
-                    results_topics_tag_count = buffer[position]
-                    position += 1
-                    if results_topics_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     results_topics.append(DescribeLogDirsTopic(results_topics_name, results_topics_partitions))
             results_total_bytes, results_usable_bytes, results_tag_count = _unpack_qqB(buffer, position)
             position += 17
             if results_tag_count:
                 position = skip_tags(buffer, position - 1)
             results.append(DescribeLogDirsResult(results_error_code, results_log_dir, results_topics, results_total_bytes, results_usable_bytes))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeLogDirsResponse(throttle_time_ms, error_code, results), position
@@ -742,17 +729,14 @@ def _encode_response_v4(message: DescribeLogDirsResponse) -> Generator[None, Non
             write(_pack_h(results_element.error_code) + uvarint(size))
         write(text)
         results_topics = results_element.topics
-        size = len(results_topics) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(results_topics) + 1])
         for results_topics_element in results_topics:
             results_topics_name = results_topics_element.name
             text = results_topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             results_topics_partitions = results_topics_element.partitions
-            size = len(results_topics_partitions) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(results_topics_partitions) + 1])
             for results_topics_partitions_element in results_topics_partitions:
                 write(_pack_iqqtx(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
                 if len(pieces) > PIECES_AT_ONCE:
@@ -785,22 +769,22 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
     results: list[DescribeLogDirsResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 22 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 22 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
         results = []
         for _ in range(results_count):
             results_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("log_dir is null")
             else:
                 end = position + size
-                results_log_dir = str(buffer[position:end], "utf-8")
+                results_log_dir = str(buffer[position + 1 : end], "utf-8")
                 position = end
             results_topics_count = buffer[position]
             position += 1
@@ -810,22 +794,21 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             results_topics: list[DescribeLogDirsTopic]
             if results_topics_count < 0:
                 raise Malformed("topics is null")
-            elif results_topics_count * 3 > limit - position or results_topics_count > room:
+            elif results_topics_count > room or results_topics_count > 1 and results_topics_count * 3 > limit - position:
                 raise Malformed(f"topics cannot have {results_topics_count} elements")
             else:
                 room -= results_topics_count
                 results_topics = []
                 for _ in range(results_topics_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        results_topics_name = str(buffer[position:end], "utf-8")
+                        results_topics_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     results_topics_partitions_count = buffer[position]
                     position += 1
@@ -835,7 +818,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     results_topics_partitions: list[DescribeLogDirsPartition]
                     if results_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif results_topics_partitions_count * 22 > limit - position or results_topics_partitions_count > room:
+                    elif results_topics_partitions_count > room or results_topics_partitions_count > 1 and results_topics_partitions_count * 22 > limit - position:
                         raise Malformed(f"partitions cannot have {results_topics_partitions_count} elements")
                     else:
                         room -= results_topics_partitions_count
@@ -846,20 +829,20 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                             if results_topics_partitions_tag_count:
                                 position = skip_tags(buffer, position - 1)
                             results_topics_partitions.append(DescribeLogDirsPartition(results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key))
-                    results_topics_tag_count = buffer[position]
-                    position += 1
-                    if results_topics_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     results_topics.append(DescribeLogDirsTopic(results_topics_name, results_topics_partitions))
             results_total_bytes, results_usable_bytes, results_is_cordoned, results_tag_count = _unpack_qqtB(buffer, position)
             position += 18
             if results_tag_count:
                 position = skip_tags(buffer, position - 1)
             results.append(DescribeLogDirsResult(results_error_code, results_log_dir, results_topics, results_total_bytes, results_usable_bytes, results_is_cordoned))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeLogDirsResponse(throttle_time_ms, error_code, results), position
@@ -885,17 +868,14 @@ def _encode_response_v5(message: DescribeLogDirsResponse) -> Generator[None, Non
             write(_pack_h(results_element.error_code) + uvarint(size))
         write(text)
         results_topics = results_element.topics
-        size = len(results_topics) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(results_topics) + 1])
         for results_topics_element in results_topics:
             results_topics_name = results_topics_element.name
             text = results_topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             results_topics_partitions = results_topics_element.partitions
-            size = len(results_topics_partitions) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(results_topics_partitions) + 1])
             for results_topics_partitions_element in results_topics_partitions:
                 write(_pack_iqqtx(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
                 if len(pieces) > PIECES_AT_ONCE:

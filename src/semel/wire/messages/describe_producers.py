@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 61
 
@@ -40,22 +40,21 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeProducers
     topics: list[TopicRequest]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partition_indexes_count = buffer[position]
             position += 1
@@ -65,20 +64,20 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeProducers
             topics_partition_indexes: list[int]
             if topics_partition_indexes_count < 0:
                 raise Malformed("partition_indexes is null")
-            elif topics_partition_indexes_count * 4 > limit - position:
+            elif topics_partition_indexes_count > 1 and topics_partition_indexes_count * 4 > limit - position:
                 raise Malformed(f"partition_indexes cannot have {topics_partition_indexes_count} elements")
             else:
                 topics_partition_indexes = list(unpack_from(f">{topics_partition_indexes_count}i", buffer, position))
                 position += topics_partition_indexes_count * 4
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(TopicRequest(topics_name, topics_partition_indexes))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeProducersRequest(topics), position
@@ -88,17 +87,14 @@ def _encode_request_v0(message: DescribeProducersRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     topics = message.topics
-    size = len(topics) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topics) + 1])
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partition_indexes = topics_element.partition_indexes
-        size = len(topics_partition_indexes) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partition_indexes) + 1])
         write(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
         write(b'\x00')
     write(b'\x00')
@@ -169,22 +165,21 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducer
     topics: list[TopicResponse]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -194,23 +189,24 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducer
             topics_partitions: list[PartitionResponse]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 9 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 9 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
                 for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_error_code, size = _unpack_ihB(buffer, position)
-                    position += 7
+                    position += 6
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     topics_partitions_error_message: str | None
-                    if size < 0:
+                    if not size:
                         topics_partitions_error_message = None
+                        position += 1
                     else:
                         end = position + size
-                        topics_partitions_error_message = str(buffer[position:end], "utf-8")
+                        topics_partitions_error_message = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     topics_partitions_active_producers_count = buffer[position]
                     position += 1
@@ -220,7 +216,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducer
                     topics_partitions_active_producers: list[ProducerState]
                     if topics_partitions_active_producers_count < 0:
                         raise Malformed("active_producers is null")
-                    elif topics_partitions_active_producers_count * 37 > limit - position or topics_partitions_active_producers_count > room:
+                    elif topics_partitions_active_producers_count > room or topics_partitions_active_producers_count > 1 and topics_partitions_active_producers_count * 37 > limit - position:
                         raise Malformed(f"active_producers cannot have {topics_partitions_active_producers_count} elements")
                     else:
                         room -= topics_partitions_active_producers_count
@@ -231,20 +227,20 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducer
                             if topics_partitions_active_producers_tag_count:
                                 position = skip_tags(buffer, position - 1)
                             topics_partitions_active_producers.append(ProducerState(topics_partitions_active_producers_producer_id, topics_partitions_active_producers_producer_epoch, topics_partitions_active_producers_last_sequence, topics_partitions_active_producers_last_timestamp, topics_partitions_active_producers_coordinator_epoch, topics_partitions_active_producers_current_txn_start_offset))
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(PartitionResponse(topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_error_message, topics_partitions_active_producers))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(TopicResponse(topics_name, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeProducersResponse(throttle_time_ms, topics), position
@@ -262,12 +258,10 @@ def _encode_response_v0(message: DescribeProducersResponse) -> list[Buffer]:
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             topics_partitions_error_message = topics_partitions_element.error_message
             write(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
@@ -275,12 +269,10 @@ def _encode_response_v0(message: DescribeProducersResponse) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = topics_partitions_error_message.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             topics_partitions_active_producers = topics_partitions_element.active_producers
-            size = len(topics_partitions_active_producers) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_active_producers) + 1])
             for topics_partitions_active_producers_element in topics_partitions_active_producers:
                 write(_pack_qiiqiqx(topics_partitions_active_producers_element.producer_id, topics_partitions_active_producers_element.producer_epoch, topics_partitions_active_producers_element.last_sequence, topics_partitions_active_producers_element.last_timestamp, topics_partitions_active_producers_element.coordinator_epoch, topics_partitions_active_producers_element.current_txn_start_offset))
             write(b'\x00')

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 55
 
@@ -60,22 +60,21 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumReq
     topics: list[TopicRequest]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("topic_name is null")
             else:
                 end = position + size
-                topics_topic_name = str(buffer[position:end], "utf-8")
+                topics_topic_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -85,7 +84,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumReq
             topics_partitions: list[PartitionRequest]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 5 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 5 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -96,15 +95,15 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumReq
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(PartitionRequest(topics_partitions_partition_index))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(TopicRequest(topics_topic_name, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeQuorumRequest(topics), position
@@ -114,17 +113,14 @@ def _encode_request_v0(message: DescribeQuorumRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     topics = message.topics
-    size = len(topics) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topics) + 1])
     for topics_element in topics:
         topics_topic_name = topics_element.topic_name
         text = topics_topic_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             write(_pack_ix(topics_partitions_element.partition_index))
         write(b'\x00')
@@ -216,22 +212,21 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
     topics: list[TopicData]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("topic_name is null")
             else:
                 end = position + size
-                topics_topic_name = str(buffer[position:end], "utf-8")
+                topics_topic_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -241,7 +236,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
             topics_partitions: list[PartitionData]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 25 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 25 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -255,7 +250,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                     topics_partitions_current_voters: list[ReplicaState]
                     if topics_partitions_current_voters_count < 0:
                         raise Malformed("current_voters is null")
-                    elif topics_partitions_current_voters_count * 13 > limit - position or topics_partitions_current_voters_count > room:
+                    elif topics_partitions_current_voters_count > room or topics_partitions_current_voters_count > 1 and topics_partitions_current_voters_count * 13 > limit - position:
                         raise Malformed(f"current_voters cannot have {topics_partitions_current_voters_count} elements")
                     else:
                         room -= topics_partitions_current_voters_count
@@ -274,7 +269,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                     topics_partitions_observers: list[ReplicaState]
                     if topics_partitions_observers_count < 0:
                         raise Malformed("observers is null")
-                    elif topics_partitions_observers_count * 13 > limit - position or topics_partitions_observers_count > room:
+                    elif topics_partitions_observers_count > room or topics_partitions_observers_count > 1 and topics_partitions_observers_count * 13 > limit - position:
                         raise Malformed(f"observers cannot have {topics_partitions_observers_count} elements")
                     else:
                         room -= topics_partitions_observers_count
@@ -285,20 +280,20 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                             if topics_partitions_observers_tag_count:
                                 position = skip_tags(buffer, position - 1)
                             topics_partitions_observers.append(ReplicaState(topics_partitions_observers_replica_id, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', topics_partitions_observers_log_end_offset))
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(PartitionData(topics_partitions_partition_index, topics_partitions_error_code, None, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_high_watermark, topics_partitions_current_voters, topics_partitions_observers))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(TopicData(topics_topic_name, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeQuorumResponse(error_code, None, topics), position
@@ -316,12 +311,10 @@ def _encode_response_v0(message: DescribeQuorumResponse) -> list[Buffer]:
     for topics_element in topics:
         topics_topic_name = topics_element.topic_name
         text = topics_topic_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             topics_partitions_current_voters = topics_partitions_element.current_voters
             size = len(topics_partitions_current_voters) + 1
@@ -332,8 +325,7 @@ def _encode_response_v0(message: DescribeQuorumResponse) -> list[Buffer]:
             for topics_partitions_current_voters_element in topics_partitions_current_voters:
                 write(_pack_iqx(topics_partitions_current_voters_element.replica_id, topics_partitions_current_voters_element.log_end_offset))
             topics_partitions_observers = topics_partitions_element.observers
-            size = len(topics_partitions_observers) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_observers) + 1])
             for topics_partitions_observers_element in topics_partitions_observers:
                 write(_pack_iqx(topics_partitions_observers_element.replica_id, topics_partitions_observers_element.log_end_offset))
             write(b'\x00')
@@ -353,22 +345,21 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
     topics: list[TopicData]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("topic_name is null")
             else:
                 end = position + size
-                topics_topic_name = str(buffer[position:end], "utf-8")
+                topics_topic_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -378,7 +369,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
             topics_partitions: list[PartitionData]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 25 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 25 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -392,7 +383,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                     topics_partitions_current_voters: list[ReplicaState]
                     if topics_partitions_current_voters_count < 0:
                         raise Malformed("current_voters is null")
-                    elif topics_partitions_current_voters_count * 29 > limit - position or topics_partitions_current_voters_count > room:
+                    elif topics_partitions_current_voters_count > room or topics_partitions_current_voters_count > 1 and topics_partitions_current_voters_count * 29 > limit - position:
                         raise Malformed(f"current_voters cannot have {topics_partitions_current_voters_count} elements")
                     else:
                         room -= topics_partitions_current_voters_count
@@ -411,7 +402,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                     topics_partitions_observers: list[ReplicaState]
                     if topics_partitions_observers_count < 0:
                         raise Malformed("observers is null")
-                    elif topics_partitions_observers_count * 29 > limit - position or topics_partitions_observers_count > room:
+                    elif topics_partitions_observers_count > room or topics_partitions_observers_count > 1 and topics_partitions_observers_count * 29 > limit - position:
                         raise Malformed(f"observers cannot have {topics_partitions_observers_count} elements")
                     else:
                         room -= topics_partitions_observers_count
@@ -422,20 +413,20 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                             if topics_partitions_observers_tag_count:
                                 position = skip_tags(buffer, position - 1)
                             topics_partitions_observers.append(ReplicaState(topics_partitions_observers_replica_id, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', topics_partitions_observers_log_end_offset, topics_partitions_observers_last_fetch_timestamp, topics_partitions_observers_last_caught_up_timestamp))
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(PartitionData(topics_partitions_partition_index, topics_partitions_error_code, None, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_high_watermark, topics_partitions_current_voters, topics_partitions_observers))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(TopicData(topics_topic_name, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeQuorumResponse(error_code, None, topics), position
@@ -453,12 +444,10 @@ def _encode_response_v1(message: DescribeQuorumResponse) -> list[Buffer]:
     for topics_element in topics:
         topics_topic_name = topics_element.topic_name
         text = topics_topic_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             topics_partitions_current_voters = topics_partitions_element.current_voters
             size = len(topics_partitions_current_voters) + 1
@@ -469,8 +458,7 @@ def _encode_response_v1(message: DescribeQuorumResponse) -> list[Buffer]:
             for topics_partitions_current_voters_element in topics_partitions_current_voters:
                 write(_pack_iqqqx(topics_partitions_current_voters_element.replica_id, topics_partitions_current_voters_element.log_end_offset, topics_partitions_current_voters_element.last_fetch_timestamp, topics_partitions_current_voters_element.last_caught_up_timestamp))
             topics_partitions_observers = topics_partitions_element.observers
-            size = len(topics_partitions_observers) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_observers) + 1])
             for topics_partitions_observers_element in topics_partitions_observers:
                 write(_pack_iqqqx(topics_partitions_observers_element.replica_id, topics_partitions_observers_element.log_end_offset, topics_partitions_observers_element.last_fetch_timestamp, topics_partitions_observers_element.last_caught_up_timestamp))
             write(b'\x00')
@@ -483,16 +471,17 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
     error_code, size = _unpack_hB(buffer, position)
-    position += 3
+    position += 2
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     error_message: str | None
-    if size < 0:
+    if not size:
         error_message = None
+        position += 1
     else:
         end = position + size
-        error_message = str(buffer[position:end], "utf-8")
+        error_message = str(buffer[position + 1 : end], "utf-8")
         position = end
     topics_count = buffer[position]
     position += 1
@@ -502,22 +491,21 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
     topics: list[TopicData]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("topic_name is null")
             else:
                 end = position + size
-                topics_topic_name = str(buffer[position:end], "utf-8")
+                topics_topic_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -527,23 +515,24 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
             topics_partitions: list[PartitionData]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 26 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 26 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
                 for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_error_code, size = _unpack_ihB(buffer, position)
-                    position += 7
+                    position += 6
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     topics_partitions_error_message: str | None
-                    if size < 0:
+                    if not size:
                         topics_partitions_error_message = None
+                        position += 1
                     else:
                         end = position + size
-                        topics_partitions_error_message = str(buffer[position:end], "utf-8")
+                        topics_partitions_error_message = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_high_watermark, topics_partitions_current_voters_count = _unpack_iiqB(buffer, position)
                     position += 17
@@ -553,7 +542,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                     topics_partitions_current_voters: list[ReplicaState]
                     if topics_partitions_current_voters_count < 0:
                         raise Malformed("current_voters is null")
-                    elif topics_partitions_current_voters_count * 45 > limit - position or topics_partitions_current_voters_count > room:
+                    elif topics_partitions_current_voters_count > room or topics_partitions_current_voters_count > 1 and topics_partitions_current_voters_count * 45 > limit - position:
                         raise Malformed(f"current_voters cannot have {topics_partitions_current_voters_count} elements")
                     else:
                         room -= topics_partitions_current_voters_count
@@ -572,7 +561,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                     topics_partitions_observers: list[ReplicaState]
                     if topics_partitions_observers_count < 0:
                         raise Malformed("observers is null")
-                    elif topics_partitions_observers_count * 45 > limit - position or topics_partitions_observers_count > room:
+                    elif topics_partitions_observers_count > room or topics_partitions_observers_count > 1 and topics_partitions_observers_count * 45 > limit - position:
                         raise Malformed(f"observers cannot have {topics_partitions_observers_count} elements")
                     else:
                         room -= topics_partitions_observers_count
@@ -583,15 +572,15 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                             if topics_partitions_observers_tag_count:
                                 position = skip_tags(buffer, position - 1)
                             topics_partitions_observers.append(ReplicaState(topics_partitions_observers_replica_id, topics_partitions_observers_replica_directory_id, topics_partitions_observers_log_end_offset, topics_partitions_observers_last_fetch_timestamp, topics_partitions_observers_last_caught_up_timestamp))
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(PartitionData(topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_error_message, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_high_watermark, topics_partitions_current_voters, topics_partitions_observers))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(TopicData(topics_topic_name, topics_partitions))
     nodes_count = buffer[position]
     position += 1
@@ -601,7 +590,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
     nodes: list[Node]
     if nodes_count < 0:
         raise Malformed("nodes is null")
-    elif nodes_count * 6 > limit - position or nodes_count > room:
+    elif nodes_count > room or nodes_count > 1 and nodes_count * 6 > limit - position:
         raise Malformed(f"nodes cannot have {nodes_count} elements")
     else:
         room -= nodes_count
@@ -615,48 +604,46 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
             nodes_listeners: list[Listener]
             if nodes_listeners_count < 0:
                 raise Malformed("listeners is null")
-            elif nodes_listeners_count * 5 > limit - position or nodes_listeners_count > room:
+            elif nodes_listeners_count > room or nodes_listeners_count > 1 and nodes_listeners_count * 5 > limit - position:
                 raise Malformed(f"listeners cannot have {nodes_listeners_count} elements")
             else:
                 room -= nodes_listeners_count
                 nodes_listeners = []
                 for _ in range(nodes_listeners_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        nodes_listeners_name = str(buffer[position:end], "utf-8")
+                        nodes_listeners_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("host is null")
                     else:
                         end = position + size
-                        nodes_listeners_host = str(buffer[position:end], "utf-8")
+                        nodes_listeners_host = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     nodes_listeners_port, nodes_listeners_tag_count = _unpack_HB(buffer, position)
                     position += 3
                     if nodes_listeners_tag_count:
                         position = skip_tags(buffer, position - 1)
                     nodes_listeners.append(Listener(nodes_listeners_name, nodes_listeners_host, nodes_listeners_port))
-            nodes_tag_count = buffer[position]
-            position += 1
-            if nodes_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             nodes.append(Node(nodes_node_id, nodes_listeners))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeQuorumResponse(error_code, error_message, topics, nodes), position
@@ -671,21 +658,17 @@ def _encode_response_v2(message: DescribeQuorumResponse) -> list[Buffer]:
         write(b'\x00')
     else:
         text = error_message.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     topics = message.topics
-    size = len(topics) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topics) + 1])
     for topics_element in topics:
         topics_topic_name = topics_element.topic_name
         text = topics_topic_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             topics_partitions_error_message = topics_partitions_element.error_message
             write(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
@@ -693,8 +676,7 @@ def _encode_response_v2(message: DescribeQuorumResponse) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = topics_partitions_error_message.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             topics_partitions_current_voters = topics_partitions_element.current_voters
             size = len(topics_partitions_current_voters) + 1
@@ -705,15 +687,13 @@ def _encode_response_v2(message: DescribeQuorumResponse) -> list[Buffer]:
             for topics_partitions_current_voters_element in topics_partitions_current_voters:
                 write(_pack_i16sqqqx(topics_partitions_current_voters_element.replica_id, topics_partitions_current_voters_element.replica_directory_id, topics_partitions_current_voters_element.log_end_offset, topics_partitions_current_voters_element.last_fetch_timestamp, topics_partitions_current_voters_element.last_caught_up_timestamp))
             topics_partitions_observers = topics_partitions_element.observers
-            size = len(topics_partitions_observers) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_observers) + 1])
             for topics_partitions_observers_element in topics_partitions_observers:
                 write(_pack_i16sqqqx(topics_partitions_observers_element.replica_id, topics_partitions_observers_element.replica_directory_id, topics_partitions_observers_element.log_end_offset, topics_partitions_observers_element.last_fetch_timestamp, topics_partitions_observers_element.last_caught_up_timestamp))
             write(b'\x00')
         write(b'\x00')
     nodes = message.nodes
-    size = len(nodes) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(nodes) + 1])
     for nodes_element in nodes:
         nodes_listeners = nodes_element.listeners
         size = len(nodes_listeners) + 1
@@ -724,13 +704,11 @@ def _encode_response_v2(message: DescribeQuorumResponse) -> list[Buffer]:
         for nodes_listeners_element in nodes_listeners:
             nodes_listeners_name = nodes_listeners_element.name
             text = nodes_listeners_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             nodes_listeners_host = nodes_listeners_element.host
             text = nodes_listeners_host.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             write(_pack_Hx(nodes_listeners_element.port))
         write(b'\x00')

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 75
 
@@ -53,52 +53,50 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPart
     topics: list[TopicRequest]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 2 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 2 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(TopicRequest(topics_name))
     response_partition_limit, size = _unpack_ib(buffer, position)
     position += 5
     cursor: Cursor | None = None
     if size >= 0:
         size = buffer[position]
-        position += 1
         if size > 127:
-            size, position = read_uvarint(buffer, position - 1)
-        size -= 1
-        if size < 0:
+            size, position = read_uvarint(buffer, position)
+            position -= 1
+        if not size:
             raise Malformed("topic_name is null")
         else:
             end = position + size
-            cursor_topic_name = str(buffer[position:end], "utf-8")
+            cursor_topic_name = str(buffer[position + 1 : end], "utf-8")
             position = end
         cursor_partition_index, cursor_tag_count = _unpack_iB(buffer, position)
         position += 5
         if cursor_tag_count:
             position = skip_tags(buffer, position - 1)
         cursor = Cursor(cursor_topic_name, cursor_partition_index)
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeTopicPartitionsRequest(topics, response_partition_limit, cursor), position
@@ -108,13 +106,11 @@ def _encode_request_v0(message: DescribeTopicPartitionsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     topics = message.topics
-    size = len(topics) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topics) + 1])
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         write(b'\x00')
     cursor = message.cursor
@@ -125,8 +121,7 @@ def _encode_request_v0(message: DescribeTopicPartitionsRequest) -> list[Buffer]:
         write(b'\x01')
         cursor_topic_name = cursor.topic_name
         text = cursor_topic_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         write(_pack_ix(cursor.partition_index))
     write(b'\x00')
@@ -198,23 +193,24 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPar
     topics: list[DescribeTopicPartitionsResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 26 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 26 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             topics_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             topics_name: str | None
-            if size < 0:
+            if not size:
                 topics_name = None
+                position += 1
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_topic_id, topics_is_internal, topics_partitions_count = _unpack_16stB(buffer, position)
             position += 18
@@ -224,7 +220,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPar
             topics_partitions: list[DescribeTopicPartitionsResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 20 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 20 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -238,7 +234,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPar
                     topics_partitions_replica_nodes: list[int]
                     if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                    elif topics_partitions_replica_nodes_count > 1 and topics_partitions_replica_nodes_count * 4 > limit - position:
                         raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
                         topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
@@ -251,7 +247,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPar
                     topics_partitions_isr_nodes: list[int]
                     if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                    elif topics_partitions_isr_nodes_count > 1 and topics_partitions_isr_nodes_count * 4 > limit - position:
                         raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
                         topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
@@ -264,7 +260,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPar
                     topics_partitions_eligible_leader_replicas: list[int] | None
                     if topics_partitions_eligible_leader_replicas_count < 0:
                         topics_partitions_eligible_leader_replicas = None
-                    elif topics_partitions_eligible_leader_replicas_count * 4 > limit - position:
+                    elif topics_partitions_eligible_leader_replicas_count > 1 and topics_partitions_eligible_leader_replicas_count * 4 > limit - position:
                         raise Malformed(f"eligible_leader_replicas cannot have {topics_partitions_eligible_leader_replicas_count} elements")
                     else:
                         topics_partitions_eligible_leader_replicas = list(unpack_from(f">{topics_partitions_eligible_leader_replicas_count}i", buffer, position))
@@ -277,7 +273,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPar
                     topics_partitions_last_known_elr: list[int] | None
                     if topics_partitions_last_known_elr_count < 0:
                         topics_partitions_last_known_elr = None
-                    elif topics_partitions_last_known_elr_count * 4 > limit - position:
+                    elif topics_partitions_last_known_elr_count > 1 and topics_partitions_last_known_elr_count * 4 > limit - position:
                         raise Malformed(f"last_known_elr cannot have {topics_partitions_last_known_elr_count} elements")
                     else:
                         topics_partitions_last_known_elr = list(unpack_from(f">{topics_partitions_last_known_elr_count}i", buffer, position))
@@ -290,15 +286,15 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPar
                     topics_partitions_offline_replicas: list[int]
                     if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                    elif topics_partitions_offline_replicas_count > 1 and topics_partitions_offline_replicas_count * 4 > limit - position:
                         raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
                         topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
                         position += topics_partitions_offline_replicas_count * 4
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(DescribeTopicPartitionsResponsePartition(topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes, topics_partitions_isr_nodes, topics_partitions_eligible_leader_replicas, topics_partitions_last_known_elr, topics_partitions_offline_replicas))
             topics_topic_authorized_operations, topics_tag_count = _unpack_iB(buffer, position)
             position += 5
@@ -310,25 +306,24 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPar
     next_cursor: Cursor | None = None
     if size >= 0:
         size = buffer[position]
-        position += 1
         if size > 127:
-            size, position = read_uvarint(buffer, position - 1)
-        size -= 1
-        if size < 0:
+            size, position = read_uvarint(buffer, position)
+            position -= 1
+        if not size:
             raise Malformed("topic_name is null")
         else:
             end = position + size
-            next_cursor_topic_name = str(buffer[position:end], "utf-8")
+            next_cursor_topic_name = str(buffer[position + 1 : end], "utf-8")
             position = end
         next_cursor_partition_index, next_cursor_tag_count = _unpack_iB(buffer, position)
         position += 5
         if next_cursor_tag_count:
             position = skip_tags(buffer, position - 1)
         next_cursor = Cursor(next_cursor_topic_name, next_cursor_partition_index)
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeTopicPartitionsResponse(throttle_time_ms, topics, next_cursor), position
@@ -350,8 +345,7 @@ def _encode_response_v0(message: DescribeTopicPartitionsResponse) -> list[Buffer
             write(b'\x00')
         else:
             text = topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
@@ -368,26 +362,22 @@ def _encode_response_v0(message: DescribeTopicPartitionsResponse) -> list[Buffer
                 write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
             write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            size = len(topics_partitions_isr_nodes) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_isr_nodes) + 1])
             write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_eligible_leader_replicas = topics_partitions_element.eligible_leader_replicas
             if topics_partitions_eligible_leader_replicas is None:
                 write(b'\x00')
             else:
-                size = len(topics_partitions_eligible_leader_replicas) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(topics_partitions_eligible_leader_replicas) + 1])
                 write(pack(f">{len(topics_partitions_eligible_leader_replicas)}i", *topics_partitions_eligible_leader_replicas))
             topics_partitions_last_known_elr = topics_partitions_element.last_known_elr
             if topics_partitions_last_known_elr is None:
                 write(b'\x00')
             else:
-                size = len(topics_partitions_last_known_elr) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(topics_partitions_last_known_elr) + 1])
                 write(pack(f">{len(topics_partitions_last_known_elr)}i", *topics_partitions_last_known_elr))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            size = len(topics_partitions_offline_replicas) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_offline_replicas) + 1])
             write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
             write(b'\x00')
         write(_pack_ix(topics_element.topic_authorized_operations))
@@ -398,8 +388,7 @@ def _encode_response_v0(message: DescribeTopicPartitionsResponse) -> list[Buffer
         write(b'\x01')
         next_cursor_topic_name = next_cursor.topic_name
         text = next_cursor_topic_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         write(_pack_ix(next_cursor.partition_index))
     write(b'\x00')

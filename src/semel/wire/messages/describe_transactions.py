@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 65
 
@@ -37,28 +37,27 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeTransacti
     transactional_ids: list[str]
     if transactional_ids_count < 0:
         raise Malformed("transactional_ids is null")
-    elif transactional_ids_count * 1 > limit - position or transactional_ids_count > room:
+    elif transactional_ids_count > room or transactional_ids_count > 1 and transactional_ids_count * 1 > limit - position:
         raise Malformed(f"transactional_ids cannot have {transactional_ids_count} elements")
     else:
         room -= transactional_ids_count
         transactional_ids = []
         for _ in range(transactional_ids_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("transactional_ids is null")
             else:
                 end = position + size
-                transactional_ids_element = str(buffer[position:end], "utf-8")
+                transactional_ids_element = str(buffer[position + 1 : end], "utf-8")
                 position = end
             transactional_ids.append(transactional_ids_element)
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeTransactionsRequest(transactional_ids), position
@@ -68,12 +67,10 @@ def _encode_request_v0(message: DescribeTransactionsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     transactional_ids = message.transactional_ids
-    size = len(transactional_ids) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(transactional_ids) + 1])
     for transactional_ids_element in transactional_ids:
         text = transactional_ids_element.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     write(b'\x00')
     return [b"".join(pieces)]
@@ -138,33 +135,32 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTransact
     transaction_states: list[TransactionState]
     if transaction_states_count < 0:
         raise Malformed("transaction_states is null")
-    elif transaction_states_count * 28 > limit - position or transaction_states_count > room:
+    elif transaction_states_count > room or transaction_states_count > 1 and transaction_states_count * 28 > limit - position:
         raise Malformed(f"transaction_states cannot have {transaction_states_count} elements")
     else:
         room -= transaction_states_count
         transaction_states = []
         for _ in range(transaction_states_count):
             transaction_states_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("transactional_id is null")
             else:
                 end = position + size
-                transaction_states_transactional_id = str(buffer[position:end], "utf-8")
+                transaction_states_transactional_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("transaction_state is null")
             else:
                 end = position + size
-                transaction_states_transaction_state = str(buffer[position:end], "utf-8")
+                transaction_states_transaction_state = str(buffer[position + 1 : end], "utf-8")
                 position = end
             transaction_states_transaction_timeout_ms, transaction_states_transaction_start_time_ms, transaction_states_producer_id, transaction_states_producer_epoch, transaction_states_topics_count = _unpack_iqqhB(buffer, position)
             position += 23
@@ -174,22 +170,21 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTransact
             transaction_states_topics: list[TopicData]
             if transaction_states_topics_count < 0:
                 raise Malformed("topics is null")
-            elif transaction_states_topics_count * 3 > limit - position or transaction_states_topics_count > room:
+            elif transaction_states_topics_count > room or transaction_states_topics_count > 1 and transaction_states_topics_count * 3 > limit - position:
                 raise Malformed(f"topics cannot have {transaction_states_topics_count} elements")
             else:
                 room -= transaction_states_topics_count
                 transaction_states_topics = []
                 for _ in range(transaction_states_topics_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("topic is null")
                     else:
                         end = position + size
-                        transaction_states_topics_topic = str(buffer[position:end], "utf-8")
+                        transaction_states_topics_topic = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     transaction_states_topics_partitions_count = buffer[position]
                     position += 1
@@ -199,25 +194,25 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTransact
                     transaction_states_topics_partitions: list[int]
                     if transaction_states_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif transaction_states_topics_partitions_count * 4 > limit - position:
+                    elif transaction_states_topics_partitions_count > 1 and transaction_states_topics_partitions_count * 4 > limit - position:
                         raise Malformed(f"partitions cannot have {transaction_states_topics_partitions_count} elements")
                     else:
                         transaction_states_topics_partitions = list(unpack_from(f">{transaction_states_topics_partitions_count}i", buffer, position))
                         position += transaction_states_topics_partitions_count * 4
-                    transaction_states_topics_tag_count = buffer[position]
-                    position += 1
-                    if transaction_states_topics_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     transaction_states_topics.append(TopicData(transaction_states_topics_topic, transaction_states_topics_partitions))
-            transaction_states_tag_count = buffer[position]
-            position += 1
-            if transaction_states_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             transaction_states.append(TransactionState(transaction_states_error_code, transaction_states_transactional_id, transaction_states_transaction_state, transaction_states_transaction_timeout_ms, transaction_states_transaction_start_time_ms, transaction_states_producer_id, transaction_states_producer_epoch, transaction_states_topics))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeTransactionsResponse(throttle_time_ms, transaction_states), position
@@ -243,8 +238,7 @@ def _encode_response_v0(message: DescribeTransactionsResponse) -> list[Buffer]:
         write(text)
         transaction_states_transaction_state = transaction_states_element.transaction_state
         text = transaction_states_transaction_state.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         transaction_states_topics = transaction_states_element.topics
         size = len(transaction_states_topics) + 1
@@ -255,12 +249,10 @@ def _encode_response_v0(message: DescribeTransactionsResponse) -> list[Buffer]:
         for transaction_states_topics_element in transaction_states_topics:
             transaction_states_topics_topic = transaction_states_topics_element.topic
             text = transaction_states_topics_topic.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             transaction_states_topics_partitions = transaction_states_topics_element.partitions
-            size = len(transaction_states_topics_partitions) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(transaction_states_topics_partitions) + 1])
             write(pack(f">{len(transaction_states_topics_partitions)}i", *transaction_states_topics_partitions))
             write(b'\x00')
         write(b'\x00')

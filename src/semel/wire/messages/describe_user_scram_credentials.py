@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 50
 
@@ -38,32 +38,31 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeUserScram
     users: list[UserName] | None
     if users_count < 0:
         users = None
-    elif users_count * 2 > limit - position or users_count > room:
+    elif users_count > room or users_count > 1 and users_count * 2 > limit - position:
         raise Malformed(f"users cannot have {users_count} elements")
     else:
         room -= users_count
         users = []
         for _ in range(users_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                users_name = str(buffer[position:end], "utf-8")
+                users_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            users_tag_count = buffer[position]
-            position += 1
-            if users_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             users.append(UserName(users_name))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeUserScramCredentialsRequest(users), position
@@ -76,13 +75,11 @@ def _encode_request_v0(message: DescribeUserScramCredentialsRequest) -> list[Buf
     if users is None:
         write(b'\x00')
     else:
-        size = len(users) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(users) + 1])
         for users_element in users:
             users_name = users_element.name
             text = users_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             write(b'\x00')
     write(b'\x00')
@@ -139,16 +136,17 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeUserScra
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, size = _unpack_ihB(buffer, position)
-    position += 7
+    position += 6
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     error_message: str | None
-    if size < 0:
+    if not size:
         error_message = None
+        position += 1
     else:
         end = position + size
-        error_message = str(buffer[position:end], "utf-8")
+        error_message = str(buffer[position + 1 : end], "utf-8")
         position = end
     results_count = buffer[position]
     position += 1
@@ -158,34 +156,34 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeUserScra
     results: list[DescribeUserScramCredentialsResult]
     if results_count < 0:
         raise Malformed("results is null")
-    elif results_count * 6 > limit - position or results_count > room:
+    elif results_count > room or results_count > 1 and results_count * 6 > limit - position:
         raise Malformed(f"results cannot have {results_count} elements")
     else:
         room -= results_count
         results = []
         for _ in range(results_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("user is null")
             else:
                 end = position + size
-                results_user = str(buffer[position:end], "utf-8")
+                results_user = str(buffer[position + 1 : end], "utf-8")
                 position = end
             results_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             results_error_message: str | None
-            if size < 0:
+            if not size:
                 results_error_message = None
+                position += 1
             else:
                 end = position + size
-                results_error_message = str(buffer[position:end], "utf-8")
+                results_error_message = str(buffer[position + 1 : end], "utf-8")
                 position = end
             results_credential_infos_count = buffer[position]
             position += 1
@@ -195,7 +193,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeUserScra
             results_credential_infos: list[CredentialInfo]
             if results_credential_infos_count < 0:
                 raise Malformed("credential_infos is null")
-            elif results_credential_infos_count * 6 > limit - position or results_credential_infos_count > room:
+            elif results_credential_infos_count > room or results_credential_infos_count > 1 and results_credential_infos_count * 6 > limit - position:
                 raise Malformed(f"credential_infos cannot have {results_credential_infos_count} elements")
             else:
                 room -= results_credential_infos_count
@@ -206,15 +204,15 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeUserScra
                     if results_credential_infos_tag_count:
                         position = skip_tags(buffer, position - 1)
                     results_credential_infos.append(CredentialInfo(results_credential_infos_mechanism, results_credential_infos_iterations))
-            results_tag_count = buffer[position]
-            position += 1
-            if results_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             results.append(DescribeUserScramCredentialsResult(results_user, results_error_code, results_error_message, results_credential_infos))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return DescribeUserScramCredentialsResponse(throttle_time_ms, error_code, error_message, results), position
@@ -229,17 +227,14 @@ def _encode_response_v0(message: DescribeUserScramCredentialsResponse) -> list[B
         write(b'\x00')
     else:
         text = error_message.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     results = message.results
-    size = len(results) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(results) + 1])
     for results_element in results:
         results_user = results_element.user
         text = results_user.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         results_error_message = results_element.error_message
         write(_pack_h(results_element.error_code))
@@ -247,12 +242,10 @@ def _encode_response_v0(message: DescribeUserScramCredentialsResponse) -> list[B
             write(b'\x00')
         else:
             text = results_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         results_credential_infos = results_element.credential_infos
-        size = len(results_credential_infos) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(results_credential_infos) + 1])
         for results_credential_infos_element in results_credential_infos:
             write(_pack_bix(results_credential_infos_element.mechanism, results_credential_infos_element.iterations))
         write(b'\x00')

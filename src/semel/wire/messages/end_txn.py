@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 26
 
@@ -63,15 +63,14 @@ def _encode_request_v0(message: EndTxnRequest) -> list[Buffer]:
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[EndTxnRequest, int]:
     limit = len(buffer)
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("transactional_id is null")
     else:
         end = position + size
-        transactional_id = str(buffer[position:end], "utf-8")
+        transactional_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     producer_id, producer_epoch, committed, tag_count_2 = _unpack_qhtB(buffer, position)
     position += 12
@@ -87,8 +86,7 @@ def _encode_request_v3(message: EndTxnRequest) -> list[Buffer]:
     write = pieces.append
     transactional_id = message.transactional_id
     text = transactional_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     write(_pack_qhtx(message.producer_id, message.producer_epoch, message.committed))
     return [b"".join(pieces)]

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, Records, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, Records, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 1
 
@@ -117,7 +117,7 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     topics: list[FetchTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -136,7 +136,7 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             topics_partitions: list[FetchPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 16 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 16 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -176,7 +176,7 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     topics: list[FetchTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -195,7 +195,7 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             topics_partitions: list[FetchPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 24 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 24 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -235,7 +235,7 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     topics: list[FetchTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -254,7 +254,7 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             topics_partitions: list[FetchPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 24 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 24 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -269,7 +269,7 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     forgotten_topics_data: list[ForgottenTopic]
     if forgotten_topics_data_count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif forgotten_topics_data_count * 6 > limit - position or forgotten_topics_data_count > room:
+    elif forgotten_topics_data_count > room or forgotten_topics_data_count > 1 and forgotten_topics_data_count * 6 > limit - position:
         raise Malformed(f"forgotten_topics_data cannot have {forgotten_topics_data_count} elements")
     else:
         room -= forgotten_topics_data_count
@@ -288,7 +288,7 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             forgotten_topics_data_partitions: list[int]
             if forgotten_topics_data_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif forgotten_topics_data_partitions_count * 4 > limit - position:
+            elif forgotten_topics_data_partitions_count > 1 and forgotten_topics_data_partitions_count * 4 > limit - position:
                 raise Malformed(f"partitions cannot have {forgotten_topics_data_partitions_count} elements")
             else:
                 forgotten_topics_data_partitions = list(unpack_from(f">{forgotten_topics_data_partitions_count}i", buffer, position))
@@ -334,7 +334,7 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     topics: list[FetchTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -353,7 +353,7 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             topics_partitions: list[FetchPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 28 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 28 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -368,7 +368,7 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     forgotten_topics_data: list[ForgottenTopic]
     if forgotten_topics_data_count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif forgotten_topics_data_count * 6 > limit - position or forgotten_topics_data_count > room:
+    elif forgotten_topics_data_count > room or forgotten_topics_data_count > 1 and forgotten_topics_data_count * 6 > limit - position:
         raise Malformed(f"forgotten_topics_data cannot have {forgotten_topics_data_count} elements")
     else:
         room -= forgotten_topics_data_count
@@ -387,7 +387,7 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             forgotten_topics_data_partitions: list[int]
             if forgotten_topics_data_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif forgotten_topics_data_partitions_count * 4 > limit - position:
+            elif forgotten_topics_data_partitions_count > 1 and forgotten_topics_data_partitions_count * 4 > limit - position:
                 raise Malformed(f"partitions cannot have {forgotten_topics_data_partitions_count} elements")
             else:
                 forgotten_topics_data_partitions = list(unpack_from(f">{forgotten_topics_data_partitions_count}i", buffer, position))
@@ -433,7 +433,7 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     topics: list[FetchTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -452,7 +452,7 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             topics_partitions: list[FetchPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 28 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 28 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -467,7 +467,7 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     forgotten_topics_data: list[ForgottenTopic]
     if forgotten_topics_data_count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif forgotten_topics_data_count * 6 > limit - position or forgotten_topics_data_count > room:
+    elif forgotten_topics_data_count > room or forgotten_topics_data_count > 1 and forgotten_topics_data_count * 6 > limit - position:
         raise Malformed(f"forgotten_topics_data cannot have {forgotten_topics_data_count} elements")
     else:
         room -= forgotten_topics_data_count
@@ -486,7 +486,7 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             forgotten_topics_data_partitions: list[int]
             if forgotten_topics_data_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif forgotten_topics_data_partitions_count * 4 > limit - position:
+            elif forgotten_topics_data_partitions_count > 1 and forgotten_topics_data_partitions_count * 4 > limit - position:
                 raise Malformed(f"partitions cannot have {forgotten_topics_data_partitions_count} elements")
             else:
                 forgotten_topics_data_partitions = list(unpack_from(f">{forgotten_topics_data_partitions_count}i", buffer, position))
@@ -547,22 +547,21 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     topics: list[FetchTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("topic is null")
             else:
                 end = position + size
-                topics_topic = str(buffer[position:end], "utf-8")
+                topics_topic = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -572,7 +571,7 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             topics_partitions: list[FetchPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 33 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 33 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -583,10 +582,10 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(FetchPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_last_fetched_epoch, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(FetchTopic(topics_topic, topics_partitions))
     forgotten_topics_data_count = buffer[position]
     position += 1
@@ -596,22 +595,21 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     forgotten_topics_data: list[ForgottenTopic]
     if forgotten_topics_data_count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif forgotten_topics_data_count * 3 > limit - position or forgotten_topics_data_count > room:
+    elif forgotten_topics_data_count > room or forgotten_topics_data_count > 1 and forgotten_topics_data_count * 3 > limit - position:
         raise Malformed(f"forgotten_topics_data cannot have {forgotten_topics_data_count} elements")
     else:
         room -= forgotten_topics_data_count
         forgotten_topics_data = []
         for _ in range(forgotten_topics_data_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("topic is null")
             else:
                 end = position + size
-                forgotten_topics_data_topic = str(buffer[position:end], "utf-8")
+                forgotten_topics_data_topic = str(buffer[position + 1 : end], "utf-8")
                 position = end
             forgotten_topics_data_partitions_count = buffer[position]
             position += 1
@@ -621,26 +619,25 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             forgotten_topics_data_partitions: list[int]
             if forgotten_topics_data_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif forgotten_topics_data_partitions_count * 4 > limit - position:
+            elif forgotten_topics_data_partitions_count > 1 and forgotten_topics_data_partitions_count * 4 > limit - position:
                 raise Malformed(f"partitions cannot have {forgotten_topics_data_partitions_count} elements")
             else:
                 forgotten_topics_data_partitions = list(unpack_from(f">{forgotten_topics_data_partitions_count}i", buffer, position))
                 position += forgotten_topics_data_partitions_count * 4
-            forgotten_topics_data_tag_count = buffer[position]
-            position += 1
-            if forgotten_topics_data_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             forgotten_topics_data.append(ForgottenTopic(forgotten_topics_data_topic, forgotten_topics_data_partitions))
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("rack_id is null")
     else:
         end = position + size
-        rack_id = str(buffer[position:end], "utf-8")
+        rack_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     tag_count_2 = buffer[position]
     position += 1
@@ -655,16 +652,16 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                 raise Malformed("a tagged field exceeds the message")
             if tag_2 == 0:
                 size = buffer[position]
-                position += 1
                 if size > 127:
-                    size, position = read_uvarint(buffer, position - 1)
-                size -= 1
+                    size, position = read_uvarint(buffer, position)
+                    position -= 1
                 cluster_id_2: str | None
-                if size < 0:
+                if not size:
                     cluster_id_2 = None
+                    position += 1
                 else:
                     end = position + size
-                    cluster_id_2 = str(buffer[position:end], "utf-8")
+                    cluster_id_2 = str(buffer[position + 1 : end], "utf-8")
                     position = end
                 cluster_id = cluster_id_2
             else:
@@ -688,33 +685,27 @@ def _encode_request_v12(message: FetchRequest) -> list[Buffer]:
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             write(_pack_iiqiqix(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.last_fetched_epoch, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
         write(b'\x00')
     forgotten_topics_data = message.forgotten_topics_data
-    size = len(forgotten_topics_data) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(forgotten_topics_data) + 1])
     for forgotten_topics_data_element in forgotten_topics_data:
         forgotten_topics_data_topic = forgotten_topics_data_element.topic
         text = forgotten_topics_data_topic.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         forgotten_topics_data_partitions = forgotten_topics_data_element.partitions
-        size = len(forgotten_topics_data_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(forgotten_topics_data_partitions) + 1])
         write(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
         write(b'\x00')
     rack_id = message.rack_id
     text = rack_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     cluster_id = message.cluster_id
     if cluster_id is not None:
@@ -722,8 +713,7 @@ def _encode_request_v12(message: FetchRequest) -> list[Buffer]:
         if cluster_id is not None:
             cluster_id_pieces: list[Buffer] = []
             text = cluster_id.encode()
-            size = len(text) + 1
-            cluster_id_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            cluster_id_pieces.append(UVARINT[len(text) + 1])
             cluster_id_pieces.append(text)
             cluster_id_joined = b"".join(cluster_id_pieces)
             tags.append(b'\x00' + uvarint(len(cluster_id_joined)) + cluster_id_joined)
@@ -745,7 +735,7 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     topics: list[FetchTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 18 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 18 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -759,7 +749,7 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             topics_partitions: list[FetchPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 33 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 33 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -770,10 +760,10 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(FetchPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_last_fetched_epoch, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(FetchTopic('', topics_partitions, topics_topic_id))
     forgotten_topics_data_count = buffer[position]
     position += 1
@@ -783,7 +773,7 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     forgotten_topics_data: list[ForgottenTopic]
     if forgotten_topics_data_count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif forgotten_topics_data_count * 18 > limit - position or forgotten_topics_data_count > room:
+    elif forgotten_topics_data_count > room or forgotten_topics_data_count > 1 and forgotten_topics_data_count * 18 > limit - position:
         raise Malformed(f"forgotten_topics_data cannot have {forgotten_topics_data_count} elements")
     else:
         room -= forgotten_topics_data_count
@@ -797,26 +787,25 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             forgotten_topics_data_partitions: list[int]
             if forgotten_topics_data_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif forgotten_topics_data_partitions_count * 4 > limit - position:
+            elif forgotten_topics_data_partitions_count > 1 and forgotten_topics_data_partitions_count * 4 > limit - position:
                 raise Malformed(f"partitions cannot have {forgotten_topics_data_partitions_count} elements")
             else:
                 forgotten_topics_data_partitions = list(unpack_from(f">{forgotten_topics_data_partitions_count}i", buffer, position))
                 position += forgotten_topics_data_partitions_count * 4
-            forgotten_topics_data_tag_count = buffer[position]
-            position += 1
-            if forgotten_topics_data_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             forgotten_topics_data.append(ForgottenTopic('', forgotten_topics_data_partitions, forgotten_topics_data_topic_id))
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("rack_id is null")
     else:
         end = position + size
-        rack_id = str(buffer[position:end], "utf-8")
+        rack_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     tag_count_2 = buffer[position]
     position += 1
@@ -831,16 +820,16 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                 raise Malformed("a tagged field exceeds the message")
             if tag_2 == 0:
                 size = buffer[position]
-                position += 1
                 if size > 127:
-                    size, position = read_uvarint(buffer, position - 1)
-                size -= 1
+                    size, position = read_uvarint(buffer, position)
+                    position -= 1
                 cluster_id_2: str | None
-                if size < 0:
+                if not size:
                     cluster_id_2 = None
+                    position += 1
                 else:
                     end = position + size
-                    cluster_id_2 = str(buffer[position:end], "utf-8")
+                    cluster_id_2 = str(buffer[position + 1 : end], "utf-8")
                     position = end
                 cluster_id = cluster_id_2
             else:
@@ -872,8 +861,7 @@ def _encode_request_v13(message: FetchRequest) -> list[Buffer]:
             write(_pack_iiqiqix(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.last_fetched_epoch, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
         write(b'\x00')
     forgotten_topics_data = message.forgotten_topics_data
-    size = len(forgotten_topics_data) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(forgotten_topics_data) + 1])
     for forgotten_topics_data_element in forgotten_topics_data:
         forgotten_topics_data_partitions = forgotten_topics_data_element.partitions
         size = len(forgotten_topics_data_partitions) + 1
@@ -885,8 +873,7 @@ def _encode_request_v13(message: FetchRequest) -> list[Buffer]:
         write(b'\x00')
     rack_id = message.rack_id
     text = rack_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     cluster_id = message.cluster_id
     if cluster_id is not None:
@@ -894,8 +881,7 @@ def _encode_request_v13(message: FetchRequest) -> list[Buffer]:
         if cluster_id is not None:
             cluster_id_pieces: list[Buffer] = []
             text = cluster_id.encode()
-            size = len(text) + 1
-            cluster_id_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            cluster_id_pieces.append(UVARINT[len(text) + 1])
             cluster_id_pieces.append(text)
             cluster_id_joined = b"".join(cluster_id_pieces)
             tags.append(b'\x00' + uvarint(len(cluster_id_joined)) + cluster_id_joined)
@@ -917,7 +903,7 @@ def _decode_request_v15(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     topics: list[FetchTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 18 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 18 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -931,7 +917,7 @@ def _decode_request_v15(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             topics_partitions: list[FetchPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 33 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 33 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -942,10 +928,10 @@ def _decode_request_v15(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(FetchPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_last_fetched_epoch, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(FetchTopic('', topics_partitions, topics_topic_id))
     forgotten_topics_data_count = buffer[position]
     position += 1
@@ -955,7 +941,7 @@ def _decode_request_v15(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     forgotten_topics_data: list[ForgottenTopic]
     if forgotten_topics_data_count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif forgotten_topics_data_count * 18 > limit - position or forgotten_topics_data_count > room:
+    elif forgotten_topics_data_count > room or forgotten_topics_data_count > 1 and forgotten_topics_data_count * 18 > limit - position:
         raise Malformed(f"forgotten_topics_data cannot have {forgotten_topics_data_count} elements")
     else:
         room -= forgotten_topics_data_count
@@ -969,26 +955,25 @@ def _decode_request_v15(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             forgotten_topics_data_partitions: list[int]
             if forgotten_topics_data_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif forgotten_topics_data_partitions_count * 4 > limit - position:
+            elif forgotten_topics_data_partitions_count > 1 and forgotten_topics_data_partitions_count * 4 > limit - position:
                 raise Malformed(f"partitions cannot have {forgotten_topics_data_partitions_count} elements")
             else:
                 forgotten_topics_data_partitions = list(unpack_from(f">{forgotten_topics_data_partitions_count}i", buffer, position))
                 position += forgotten_topics_data_partitions_count * 4
-            forgotten_topics_data_tag_count = buffer[position]
-            position += 1
-            if forgotten_topics_data_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             forgotten_topics_data.append(ForgottenTopic('', forgotten_topics_data_partitions, forgotten_topics_data_topic_id))
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("rack_id is null")
     else:
         end = position + size
-        rack_id = str(buffer[position:end], "utf-8")
+        rack_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     tag_count_2 = buffer[position]
     position += 1
@@ -1004,16 +989,16 @@ def _decode_request_v15(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                 raise Malformed("a tagged field exceeds the message")
             if tag_2 == 0:
                 size = buffer[position]
-                position += 1
                 if size > 127:
-                    size, position = read_uvarint(buffer, position - 1)
-                size -= 1
+                    size, position = read_uvarint(buffer, position)
+                    position -= 1
                 cluster_id_2: str | None
-                if size < 0:
+                if not size:
                     cluster_id_2 = None
+                    position += 1
                 else:
                     end = position + size
-                    cluster_id_2 = str(buffer[position:end], "utf-8")
+                    cluster_id_2 = str(buffer[position + 1 : end], "utf-8")
                     position = end
                 cluster_id = cluster_id_2
             elif tag_2 == 1:
@@ -1052,8 +1037,7 @@ def _encode_request_v15(message: FetchRequest) -> list[Buffer]:
             write(_pack_iiqiqix(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.last_fetched_epoch, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
         write(b'\x00')
     forgotten_topics_data = message.forgotten_topics_data
-    size = len(forgotten_topics_data) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(forgotten_topics_data) + 1])
     for forgotten_topics_data_element in forgotten_topics_data:
         forgotten_topics_data_partitions = forgotten_topics_data_element.partitions
         size = len(forgotten_topics_data_partitions) + 1
@@ -1065,8 +1049,7 @@ def _encode_request_v15(message: FetchRequest) -> list[Buffer]:
         write(b'\x00')
     rack_id = message.rack_id
     text = rack_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     cluster_id = message.cluster_id
     replica_state = message.replica_state
@@ -1075,8 +1058,7 @@ def _encode_request_v15(message: FetchRequest) -> list[Buffer]:
         if cluster_id is not None:
             cluster_id_pieces: list[Buffer] = []
             text = cluster_id.encode()
-            size = len(text) + 1
-            cluster_id_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            cluster_id_pieces.append(UVARINT[len(text) + 1])
             cluster_id_pieces.append(text)
             cluster_id_joined = b"".join(cluster_id_pieces)
             tags.append(b'\x00' + uvarint(len(cluster_id_joined)) + cluster_id_joined)
@@ -1103,7 +1085,7 @@ def _decode_request_v17(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     topics: list[FetchTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 18 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 18 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -1117,7 +1099,7 @@ def _decode_request_v17(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             topics_partitions: list[FetchPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 33 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 33 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -1143,10 +1125,10 @@ def _decode_request_v17(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                             if position != topics_partitions_tag_end:
                                 raise Malformed("a tagged field has another size than said")
                     topics_partitions.append(FetchPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_last_fetched_epoch, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes, topics_partitions_replica_directory_id))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(FetchTopic('', topics_partitions, topics_topic_id))
     forgotten_topics_data_count = buffer[position]
     position += 1
@@ -1156,7 +1138,7 @@ def _decode_request_v17(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     forgotten_topics_data: list[ForgottenTopic]
     if forgotten_topics_data_count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif forgotten_topics_data_count * 18 > limit - position or forgotten_topics_data_count > room:
+    elif forgotten_topics_data_count > room or forgotten_topics_data_count > 1 and forgotten_topics_data_count * 18 > limit - position:
         raise Malformed(f"forgotten_topics_data cannot have {forgotten_topics_data_count} elements")
     else:
         room -= forgotten_topics_data_count
@@ -1170,26 +1152,25 @@ def _decode_request_v17(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             forgotten_topics_data_partitions: list[int]
             if forgotten_topics_data_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif forgotten_topics_data_partitions_count * 4 > limit - position:
+            elif forgotten_topics_data_partitions_count > 1 and forgotten_topics_data_partitions_count * 4 > limit - position:
                 raise Malformed(f"partitions cannot have {forgotten_topics_data_partitions_count} elements")
             else:
                 forgotten_topics_data_partitions = list(unpack_from(f">{forgotten_topics_data_partitions_count}i", buffer, position))
                 position += forgotten_topics_data_partitions_count * 4
-            forgotten_topics_data_tag_count = buffer[position]
-            position += 1
-            if forgotten_topics_data_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             forgotten_topics_data.append(ForgottenTopic('', forgotten_topics_data_partitions, forgotten_topics_data_topic_id))
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("rack_id is null")
     else:
         end = position + size
-        rack_id = str(buffer[position:end], "utf-8")
+        rack_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     tag_count_2 = buffer[position]
     position += 1
@@ -1205,16 +1186,16 @@ def _decode_request_v17(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                 raise Malformed("a tagged field exceeds the message")
             if tag_2 == 0:
                 size = buffer[position]
-                position += 1
                 if size > 127:
-                    size, position = read_uvarint(buffer, position - 1)
-                size -= 1
+                    size, position = read_uvarint(buffer, position)
+                    position -= 1
                 cluster_id_2: str | None
-                if size < 0:
+                if not size:
                     cluster_id_2 = None
+                    position += 1
                 else:
                     end = position + size
-                    cluster_id_2 = str(buffer[position:end], "utf-8")
+                    cluster_id_2 = str(buffer[position + 1 : end], "utf-8")
                     position = end
                 cluster_id = cluster_id_2
             elif tag_2 == 1:
@@ -1265,8 +1246,7 @@ def _encode_request_v17(message: FetchRequest) -> list[Buffer]:
                 write(b'\x00')
         write(b'\x00')
     forgotten_topics_data = message.forgotten_topics_data
-    size = len(forgotten_topics_data) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(forgotten_topics_data) + 1])
     for forgotten_topics_data_element in forgotten_topics_data:
         forgotten_topics_data_partitions = forgotten_topics_data_element.partitions
         size = len(forgotten_topics_data_partitions) + 1
@@ -1278,8 +1258,7 @@ def _encode_request_v17(message: FetchRequest) -> list[Buffer]:
         write(b'\x00')
     rack_id = message.rack_id
     text = rack_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     cluster_id = message.cluster_id
     replica_state = message.replica_state
@@ -1288,8 +1267,7 @@ def _encode_request_v17(message: FetchRequest) -> list[Buffer]:
         if cluster_id is not None:
             cluster_id_pieces: list[Buffer] = []
             text = cluster_id.encode()
-            size = len(text) + 1
-            cluster_id_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            cluster_id_pieces.append(UVARINT[len(text) + 1])
             cluster_id_pieces.append(text)
             cluster_id_joined = b"".join(cluster_id_pieces)
             tags.append(b'\x00' + uvarint(len(cluster_id_joined)) + cluster_id_joined)
@@ -1316,7 +1294,7 @@ def _decode_request_v18(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     topics: list[FetchTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 18 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 18 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -1330,7 +1308,7 @@ def _decode_request_v18(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             topics_partitions: list[FetchPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 33 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 33 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -1361,10 +1339,10 @@ def _decode_request_v18(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                             if position != topics_partitions_tag_end:
                                 raise Malformed("a tagged field has another size than said")
                     topics_partitions.append(FetchPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_last_fetched_epoch, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes, topics_partitions_replica_directory_id, topics_partitions_high_watermark))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(FetchTopic('', topics_partitions, topics_topic_id))
     forgotten_topics_data_count = buffer[position]
     position += 1
@@ -1374,7 +1352,7 @@ def _decode_request_v18(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     forgotten_topics_data: list[ForgottenTopic]
     if forgotten_topics_data_count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif forgotten_topics_data_count * 18 > limit - position or forgotten_topics_data_count > room:
+    elif forgotten_topics_data_count > room or forgotten_topics_data_count > 1 and forgotten_topics_data_count * 18 > limit - position:
         raise Malformed(f"forgotten_topics_data cannot have {forgotten_topics_data_count} elements")
     else:
         room -= forgotten_topics_data_count
@@ -1388,26 +1366,25 @@ def _decode_request_v18(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             forgotten_topics_data_partitions: list[int]
             if forgotten_topics_data_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif forgotten_topics_data_partitions_count * 4 > limit - position:
+            elif forgotten_topics_data_partitions_count > 1 and forgotten_topics_data_partitions_count * 4 > limit - position:
                 raise Malformed(f"partitions cannot have {forgotten_topics_data_partitions_count} elements")
             else:
                 forgotten_topics_data_partitions = list(unpack_from(f">{forgotten_topics_data_partitions_count}i", buffer, position))
                 position += forgotten_topics_data_partitions_count * 4
-            forgotten_topics_data_tag_count = buffer[position]
-            position += 1
-            if forgotten_topics_data_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             forgotten_topics_data.append(ForgottenTopic('', forgotten_topics_data_partitions, forgotten_topics_data_topic_id))
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("rack_id is null")
     else:
         end = position + size
-        rack_id = str(buffer[position:end], "utf-8")
+        rack_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     tag_count_2 = buffer[position]
     position += 1
@@ -1423,16 +1400,16 @@ def _decode_request_v18(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                 raise Malformed("a tagged field exceeds the message")
             if tag_2 == 0:
                 size = buffer[position]
-                position += 1
                 if size > 127:
-                    size, position = read_uvarint(buffer, position - 1)
-                size -= 1
+                    size, position = read_uvarint(buffer, position)
+                    position -= 1
                 cluster_id_2: str | None
-                if size < 0:
+                if not size:
                     cluster_id_2 = None
+                    position += 1
                 else:
                     end = position + size
-                    cluster_id_2 = str(buffer[position:end], "utf-8")
+                    cluster_id_2 = str(buffer[position + 1 : end], "utf-8")
                     position = end
                 cluster_id = cluster_id_2
             elif tag_2 == 1:
@@ -1489,8 +1466,7 @@ def _encode_request_v18(message: FetchRequest) -> list[Buffer]:
                 write(b'\x00')
         write(b'\x00')
     forgotten_topics_data = message.forgotten_topics_data
-    size = len(forgotten_topics_data) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(forgotten_topics_data) + 1])
     for forgotten_topics_data_element in forgotten_topics_data:
         forgotten_topics_data_partitions = forgotten_topics_data_element.partitions
         size = len(forgotten_topics_data_partitions) + 1
@@ -1502,8 +1478,7 @@ def _encode_request_v18(message: FetchRequest) -> list[Buffer]:
         write(b'\x00')
     rack_id = message.rack_id
     text = rack_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     cluster_id = message.cluster_id
     replica_state = message.replica_state
@@ -1512,8 +1487,7 @@ def _encode_request_v18(message: FetchRequest) -> list[Buffer]:
         if cluster_id is not None:
             cluster_id_pieces: list[Buffer] = []
             text = cluster_id.encode()
-            size = len(text) + 1
-            cluster_id_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            cluster_id_pieces.append(UVARINT[len(text) + 1])
             cluster_id_pieces.append(text)
             cluster_id_joined = b"".join(cluster_id_pieces)
             tags.append(b'\x00' + uvarint(len(cluster_id_joined)) + cluster_id_joined)
@@ -1648,7 +1622,7 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FetchResponse, i
     responses: list[FetchableTopicResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 6 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 6 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
@@ -1667,7 +1641,7 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FetchResponse, i
             responses_partitions: list[PartitionData]
             if responses_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif responses_partitions_count * 30 > limit - position or responses_partitions_count > room:
+            elif responses_partitions_count > room or responses_partitions_count > 1 and responses_partitions_count * 30 > limit - position:
                 raise Malformed(f"partitions cannot have {responses_partitions_count} elements")
             else:
                 room -= responses_partitions_count
@@ -1680,7 +1654,7 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                         if responses_partitions_aborted_transactions_count != -1:
                             raise Malformed("aborted_transactions has a negative length")
                         responses_partitions_aborted_transactions = None
-                    elif responses_partitions_aborted_transactions_count * 16 > limit - position or responses_partitions_aborted_transactions_count > room:
+                    elif responses_partitions_aborted_transactions_count > room or responses_partitions_aborted_transactions_count > 1 and responses_partitions_aborted_transactions_count * 16 > limit - position:
                         raise Malformed(f"aborted_transactions cannot have {responses_partitions_aborted_transactions_count} elements")
                     else:
                         room -= responses_partitions_aborted_transactions_count
@@ -1750,7 +1724,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[FetchResponse, i
     responses: list[FetchableTopicResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 6 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 6 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
@@ -1769,7 +1743,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[FetchResponse, i
             responses_partitions: list[PartitionData]
             if responses_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif responses_partitions_count * 38 > limit - position or responses_partitions_count > room:
+            elif responses_partitions_count > room or responses_partitions_count > 1 and responses_partitions_count * 38 > limit - position:
                 raise Malformed(f"partitions cannot have {responses_partitions_count} elements")
             else:
                 room -= responses_partitions_count
@@ -1782,7 +1756,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                         if responses_partitions_aborted_transactions_count != -1:
                             raise Malformed("aborted_transactions has a negative length")
                         responses_partitions_aborted_transactions = None
-                    elif responses_partitions_aborted_transactions_count * 16 > limit - position or responses_partitions_aborted_transactions_count > room:
+                    elif responses_partitions_aborted_transactions_count > room or responses_partitions_aborted_transactions_count > 1 and responses_partitions_aborted_transactions_count * 16 > limit - position:
                         raise Malformed(f"aborted_transactions cannot have {responses_partitions_aborted_transactions_count} elements")
                     else:
                         room -= responses_partitions_aborted_transactions_count
@@ -1852,7 +1826,7 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[FetchResponse, i
     responses: list[FetchableTopicResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 6 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 6 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
@@ -1871,7 +1845,7 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[FetchResponse, i
             responses_partitions: list[PartitionData]
             if responses_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif responses_partitions_count * 38 > limit - position or responses_partitions_count > room:
+            elif responses_partitions_count > room or responses_partitions_count > 1 and responses_partitions_count * 38 > limit - position:
                 raise Malformed(f"partitions cannot have {responses_partitions_count} elements")
             else:
                 room -= responses_partitions_count
@@ -1884,7 +1858,7 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                         if responses_partitions_aborted_transactions_count != -1:
                             raise Malformed("aborted_transactions has a negative length")
                         responses_partitions_aborted_transactions = None
-                    elif responses_partitions_aborted_transactions_count * 16 > limit - position or responses_partitions_aborted_transactions_count > room:
+                    elif responses_partitions_aborted_transactions_count > room or responses_partitions_aborted_transactions_count > 1 and responses_partitions_aborted_transactions_count * 16 > limit - position:
                         raise Malformed(f"aborted_transactions cannot have {responses_partitions_aborted_transactions_count} elements")
                     else:
                         room -= responses_partitions_aborted_transactions_count
@@ -1954,7 +1928,7 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[FetchResponse, 
     responses: list[FetchableTopicResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 6 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 6 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
@@ -1973,7 +1947,7 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[FetchResponse, 
             responses_partitions: list[PartitionData]
             if responses_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif responses_partitions_count * 42 > limit - position or responses_partitions_count > room:
+            elif responses_partitions_count > room or responses_partitions_count > 1 and responses_partitions_count * 42 > limit - position:
                 raise Malformed(f"partitions cannot have {responses_partitions_count} elements")
             else:
                 room -= responses_partitions_count
@@ -1986,7 +1960,7 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                         if responses_partitions_aborted_transactions_count != -1:
                             raise Malformed("aborted_transactions has a negative length")
                         responses_partitions_aborted_transactions = None
-                    elif responses_partitions_aborted_transactions_count * 16 > limit - position or responses_partitions_aborted_transactions_count > room:
+                    elif responses_partitions_aborted_transactions_count > room or responses_partitions_aborted_transactions_count > 1 and responses_partitions_aborted_transactions_count * 16 > limit - position:
                         raise Malformed(f"aborted_transactions cannot have {responses_partitions_aborted_transactions_count} elements")
                     else:
                         room -= responses_partitions_aborted_transactions_count
@@ -2060,22 +2034,21 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
     responses: list[FetchableTopicResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 3 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 3 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
         responses = []
         for _ in range(responses_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("topic is null")
             else:
                 end = position + size
-                responses_topic = str(buffer[position:end], "utf-8")
+                responses_topic = str(buffer[position + 1 : end], "utf-8")
                 position = end
             responses_partitions_count = buffer[position]
             position += 1
@@ -2085,7 +2058,7 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
             responses_partitions: list[PartitionData]
             if responses_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif responses_partitions_count * 37 > limit - position or responses_partitions_count > room:
+            elif responses_partitions_count > room or responses_partitions_count > 1 and responses_partitions_count * 37 > limit - position:
                 raise Malformed(f"partitions cannot have {responses_partitions_count} elements")
             else:
                 room -= responses_partitions_count
@@ -2099,7 +2072,7 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                     responses_partitions_aborted_transactions: list[AbortedTransaction] | None
                     if responses_partitions_aborted_transactions_count < 0:
                         responses_partitions_aborted_transactions = None
-                    elif responses_partitions_aborted_transactions_count * 17 > limit - position or responses_partitions_aborted_transactions_count > room:
+                    elif responses_partitions_aborted_transactions_count > room or responses_partitions_aborted_transactions_count > 1 and responses_partitions_aborted_transactions_count * 17 > limit - position:
                         raise Malformed(f"aborted_transactions cannot have {responses_partitions_aborted_transactions_count} elements")
                     else:
                         room -= responses_partitions_aborted_transactions_count
@@ -2111,16 +2084,22 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                                 position = skip_tags(buffer, position - 1)
                             responses_partitions_aborted_transactions.append(AbortedTransaction(responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset))
                     responses_partitions_preferred_read_replica, size = _unpack_iB(buffer, position)
-                    position += 5
+                    position += 4
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        high = buffer[position + 1]
+                        if high < 128:
+                            size = size & 127 | high << 7
+                            position += 1
+                        else:
+                            size, position = read_uvarint(buffer, position)
+                            position -= 1
                     responses_partitions_records: memoryview | None
-                    if size < 0:
+                    if not size:
                         responses_partitions_records = None
+                        position += 1
                     else:
                         end = position + size
-                        responses_partitions_records = view[position:end]
+                        responses_partitions_records = view[position + 1 : end]
                         position = end
                     responses_partitions_tag_count = buffer[position]
                     position += 1
@@ -2161,15 +2140,15 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                             if position != responses_partitions_tag_end:
                                 raise Malformed("a tagged field has another size than said")
                     responses_partitions.append(PartitionData(responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, responses_partitions_diverging_epoch, responses_partitions_current_leader, responses_partitions_snapshot_id, responses_partitions_aborted_transactions, responses_partitions_preferred_read_replica, responses_partitions_records))
-            responses_tag_count = buffer[position]
-            position += 1
-            if responses_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             responses.append(FetchableTopicResponse(responses_topic, responses_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return FetchResponse(throttle_time_ms, error_code, session_id, responses), position
@@ -2188,20 +2167,17 @@ def _encode_response_v12(message: FetchResponse) -> list[Buffer]:
     for responses_element in responses:
         responses_topic = responses_element.topic
         text = responses_topic.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         responses_partitions = responses_element.partitions
-        size = len(responses_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(responses_partitions) + 1])
         for responses_partitions_element in responses_partitions:
             responses_partitions_aborted_transactions = responses_partitions_element.aborted_transactions
             write(_pack_ihqqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset, responses_partitions_element.log_start_offset))
             if responses_partitions_aborted_transactions is None:
                 write(b'\x00')
             else:
-                size = len(responses_partitions_aborted_transactions) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(responses_partitions_aborted_transactions) + 1])
                 for responses_partitions_aborted_transactions_element in responses_partitions_aborted_transactions:
                     write(_pack_qqx(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
             responses_partitions_records = responses_partitions_element.records
@@ -2210,8 +2186,7 @@ def _encode_response_v12(message: FetchResponse) -> list[Buffer]:
                 write(b'\x00')
             else:
                 responses_partitions_records_size = records_size(responses_partitions_records)
-                size = responses_partitions_records_size + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[responses_partitions_records_size + 1])
                 put_records(responses_partitions_records, responses_partitions_records_size, pieces, output)
             responses_partitions_diverging_epoch = responses_partitions_element.diverging_epoch
             responses_partitions_current_leader = responses_partitions_element.current_leader
@@ -2256,7 +2231,7 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[FetchResponse, 
     responses: list[FetchableTopicResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 18 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 18 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
@@ -2270,7 +2245,7 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[FetchResponse, 
             responses_partitions: list[PartitionData]
             if responses_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif responses_partitions_count * 37 > limit - position or responses_partitions_count > room:
+            elif responses_partitions_count > room or responses_partitions_count > 1 and responses_partitions_count * 37 > limit - position:
                 raise Malformed(f"partitions cannot have {responses_partitions_count} elements")
             else:
                 room -= responses_partitions_count
@@ -2284,7 +2259,7 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                     responses_partitions_aborted_transactions: list[AbortedTransaction] | None
                     if responses_partitions_aborted_transactions_count < 0:
                         responses_partitions_aborted_transactions = None
-                    elif responses_partitions_aborted_transactions_count * 17 > limit - position or responses_partitions_aborted_transactions_count > room:
+                    elif responses_partitions_aborted_transactions_count > room or responses_partitions_aborted_transactions_count > 1 and responses_partitions_aborted_transactions_count * 17 > limit - position:
                         raise Malformed(f"aborted_transactions cannot have {responses_partitions_aborted_transactions_count} elements")
                     else:
                         room -= responses_partitions_aborted_transactions_count
@@ -2296,16 +2271,22 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                                 position = skip_tags(buffer, position - 1)
                             responses_partitions_aborted_transactions.append(AbortedTransaction(responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset))
                     responses_partitions_preferred_read_replica, size = _unpack_iB(buffer, position)
-                    position += 5
+                    position += 4
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        high = buffer[position + 1]
+                        if high < 128:
+                            size = size & 127 | high << 7
+                            position += 1
+                        else:
+                            size, position = read_uvarint(buffer, position)
+                            position -= 1
                     responses_partitions_records: memoryview | None
-                    if size < 0:
+                    if not size:
                         responses_partitions_records = None
+                        position += 1
                     else:
                         end = position + size
-                        responses_partitions_records = view[position:end]
+                        responses_partitions_records = view[position + 1 : end]
                         position = end
                     responses_partitions_tag_count = buffer[position]
                     position += 1
@@ -2346,15 +2327,15 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                             if position != responses_partitions_tag_end:
                                 raise Malformed("a tagged field has another size than said")
                     responses_partitions.append(PartitionData(responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, responses_partitions_diverging_epoch, responses_partitions_current_leader, responses_partitions_snapshot_id, responses_partitions_aborted_transactions, responses_partitions_preferred_read_replica, responses_partitions_records))
-            responses_tag_count = buffer[position]
-            position += 1
-            if responses_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             responses.append(FetchableTopicResponse('', responses_partitions, responses_topic_id))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return FetchResponse(throttle_time_ms, error_code, session_id, responses), position
@@ -2383,8 +2364,7 @@ def _encode_response_v13(message: FetchResponse) -> list[Buffer]:
             if responses_partitions_aborted_transactions is None:
                 write(b'\x00')
             else:
-                size = len(responses_partitions_aborted_transactions) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(responses_partitions_aborted_transactions) + 1])
                 for responses_partitions_aborted_transactions_element in responses_partitions_aborted_transactions:
                     write(_pack_qqx(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
             responses_partitions_records = responses_partitions_element.records
@@ -2393,8 +2373,7 @@ def _encode_response_v13(message: FetchResponse) -> list[Buffer]:
                 write(b'\x00')
             else:
                 responses_partitions_records_size = records_size(responses_partitions_records)
-                size = responses_partitions_records_size + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[responses_partitions_records_size + 1])
                 put_records(responses_partitions_records, responses_partitions_records_size, pieces, output)
             responses_partitions_diverging_epoch = responses_partitions_element.diverging_epoch
             responses_partitions_current_leader = responses_partitions_element.current_leader
@@ -2439,7 +2418,7 @@ def _decode_response_v16(buffer: Buffer, position: int) -> tuple[FetchResponse, 
     responses: list[FetchableTopicResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 18 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 18 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
@@ -2453,7 +2432,7 @@ def _decode_response_v16(buffer: Buffer, position: int) -> tuple[FetchResponse, 
             responses_partitions: list[PartitionData]
             if responses_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif responses_partitions_count * 37 > limit - position or responses_partitions_count > room:
+            elif responses_partitions_count > room or responses_partitions_count > 1 and responses_partitions_count * 37 > limit - position:
                 raise Malformed(f"partitions cannot have {responses_partitions_count} elements")
             else:
                 room -= responses_partitions_count
@@ -2467,7 +2446,7 @@ def _decode_response_v16(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                     responses_partitions_aborted_transactions: list[AbortedTransaction] | None
                     if responses_partitions_aborted_transactions_count < 0:
                         responses_partitions_aborted_transactions = None
-                    elif responses_partitions_aborted_transactions_count * 17 > limit - position or responses_partitions_aborted_transactions_count > room:
+                    elif responses_partitions_aborted_transactions_count > room or responses_partitions_aborted_transactions_count > 1 and responses_partitions_aborted_transactions_count * 17 > limit - position:
                         raise Malformed(f"aborted_transactions cannot have {responses_partitions_aborted_transactions_count} elements")
                     else:
                         room -= responses_partitions_aborted_transactions_count
@@ -2479,16 +2458,22 @@ def _decode_response_v16(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                                 position = skip_tags(buffer, position - 1)
                             responses_partitions_aborted_transactions.append(AbortedTransaction(responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset))
                     responses_partitions_preferred_read_replica, size = _unpack_iB(buffer, position)
-                    position += 5
+                    position += 4
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        high = buffer[position + 1]
+                        if high < 128:
+                            size = size & 127 | high << 7
+                            position += 1
+                        else:
+                            size, position = read_uvarint(buffer, position)
+                            position -= 1
                     responses_partitions_records: memoryview | None
-                    if size < 0:
+                    if not size:
                         responses_partitions_records = None
+                        position += 1
                     else:
                         end = position + size
-                        responses_partitions_records = view[position:end]
+                        responses_partitions_records = view[position + 1 : end]
                         position = end
                     responses_partitions_tag_count = buffer[position]
                     position += 1
@@ -2529,10 +2514,10 @@ def _decode_response_v16(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                             if position != responses_partitions_tag_end:
                                 raise Malformed("a tagged field has another size than said")
                     responses_partitions.append(PartitionData(responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, responses_partitions_diverging_epoch, responses_partitions_current_leader, responses_partitions_snapshot_id, responses_partitions_aborted_transactions, responses_partitions_preferred_read_replica, responses_partitions_records))
-            responses_tag_count = buffer[position]
-            position += 1
-            if responses_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             responses.append(FetchableTopicResponse('', responses_partitions, responses_topic_id))
     tag_count_2 = buffer[position]
     position += 1
@@ -2554,39 +2539,40 @@ def _decode_response_v16(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                 node_endpoints_2: list[NodeEndpoint]
                 if node_endpoints_2_count < 0:
                     raise Malformed("node_endpoints is null")
-                elif node_endpoints_2_count * 11 > limit - position or node_endpoints_2_count > room:
+                elif node_endpoints_2_count > room or node_endpoints_2_count > 1 and node_endpoints_2_count * 11 > limit - position:
                     raise Malformed(f"node_endpoints cannot have {node_endpoints_2_count} elements")
                 else:
                     room -= node_endpoints_2_count
                     node_endpoints_2 = []
                     for _ in range(node_endpoints_2_count):
                         node_endpoints_2_node_id, size = _unpack_iB(buffer, position)
-                        position += 5
+                        position += 4
                         if size > 127:
-                            size, position = read_uvarint(buffer, position - 1)
-                        size -= 1
-                        if size < 0:
+                            size, position = read_uvarint(buffer, position)
+                            position -= 1
+                        if not size:
                             raise Malformed("host is null")
                         else:
                             end = position + size
-                            node_endpoints_2_host = str(buffer[position:end], "utf-8")
+                            node_endpoints_2_host = str(buffer[position + 1 : end], "utf-8")
                             position = end
                         node_endpoints_2_port, size = _unpack_iB(buffer, position)
-                        position += 5
+                        position += 4
                         if size > 127:
-                            size, position = read_uvarint(buffer, position - 1)
-                        size -= 1
+                            size, position = read_uvarint(buffer, position)
+                            position -= 1
                         node_endpoints_2_rack: str | None
-                        if size < 0:
+                        if not size:
                             node_endpoints_2_rack = None
+                            position += 1
                         else:
                             end = position + size
-                            node_endpoints_2_rack = str(buffer[position:end], "utf-8")
+                            node_endpoints_2_rack = str(buffer[position + 1 : end], "utf-8")
                             position = end
-                        node_endpoints_2_tag_count = buffer[position]
-                        position += 1
-                        if node_endpoints_2_tag_count:
-                            position = skip_tags(buffer, position - 1)
+                        if buffer[position]:
+                            position = skip_tags(buffer, position)
+                        else:
+                            position += 1
                         node_endpoints_2.append(NodeEndpoint(node_endpoints_2_node_id, node_endpoints_2_host, node_endpoints_2_port, node_endpoints_2_rack))
                 node_endpoints = node_endpoints_2
             else:
@@ -2621,8 +2607,7 @@ def _encode_response_v16(message: FetchResponse) -> list[Buffer]:
             if responses_partitions_aborted_transactions is None:
                 write(b'\x00')
             else:
-                size = len(responses_partitions_aborted_transactions) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(responses_partitions_aborted_transactions) + 1])
                 for responses_partitions_aborted_transactions_element in responses_partitions_aborted_transactions:
                     write(_pack_qqx(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
             responses_partitions_records = responses_partitions_element.records
@@ -2631,8 +2616,7 @@ def _encode_response_v16(message: FetchResponse) -> list[Buffer]:
                 write(b'\x00')
             else:
                 responses_partitions_records_size = records_size(responses_partitions_records)
-                size = responses_partitions_records_size + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[responses_partitions_records_size + 1])
                 put_records(responses_partitions_records, responses_partitions_records_size, pieces, output)
             responses_partitions_diverging_epoch = responses_partitions_element.diverging_epoch
             responses_partitions_current_leader = responses_partitions_element.current_leader
@@ -2664,8 +2648,7 @@ def _encode_response_v16(message: FetchResponse) -> list[Buffer]:
         tags: list[bytes] = []
         if node_endpoints:
             node_endpoints_pieces: list[Buffer] = []
-            size = len(node_endpoints) + 1
-            node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            node_endpoints_pieces.append(UVARINT[len(node_endpoints) + 1])
             for node_endpoints_element in node_endpoints:
                 node_endpoints_host = node_endpoints_element.host
                 text = node_endpoints_host.encode()
@@ -2681,8 +2664,7 @@ def _encode_response_v16(message: FetchResponse) -> list[Buffer]:
                     node_endpoints_pieces.append(b'\x00')
                 else:
                     text = node_endpoints_rack.encode()
-                    size = len(text) + 1
-                    node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    node_endpoints_pieces.append(UVARINT[len(text) + 1])
                     node_endpoints_pieces.append(text)
                 node_endpoints_pieces.append(b'\x00')
             node_endpoints_joined = b"".join(node_endpoints_pieces)

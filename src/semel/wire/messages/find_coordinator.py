@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 10
 
@@ -93,15 +93,14 @@ def _encode_request_v1(message: FindCoordinatorRequest) -> list[Buffer]:
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[FindCoordinatorRequest, int]:
     limit = len(buffer)
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("key is null")
     else:
         end = position + size
-        key = str(buffer[position:end], "utf-8")
+        key = str(buffer[position + 1 : end], "utf-8")
         position = end
     key_type, tag_count_2 = _unpack_bB(buffer, position)
     position += 2
@@ -117,8 +116,7 @@ def _encode_request_v3(message: FindCoordinatorRequest) -> list[Buffer]:
     write = pieces.append
     key = message.key
     text = key.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     write(_pack_bx(message.key_type))
     return [b"".join(pieces)]
@@ -135,28 +133,27 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FindCoordinatorRe
     coordinator_keys: list[str]
     if coordinator_keys_count < 0:
         raise Malformed("coordinator_keys is null")
-    elif coordinator_keys_count * 1 > limit - position or coordinator_keys_count > room:
+    elif coordinator_keys_count > room or coordinator_keys_count > 1 and coordinator_keys_count * 1 > limit - position:
         raise Malformed(f"coordinator_keys cannot have {coordinator_keys_count} elements")
     else:
         room -= coordinator_keys_count
         coordinator_keys = []
         for _ in range(coordinator_keys_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("coordinator_keys is null")
             else:
                 end = position + size
-                coordinator_keys_element = str(buffer[position:end], "utf-8")
+                coordinator_keys_element = str(buffer[position + 1 : end], "utf-8")
                 position = end
             coordinator_keys.append(coordinator_keys_element)
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return FindCoordinatorRequest('', key_type, coordinator_keys), position
@@ -173,8 +170,7 @@ def _encode_request_v4(message: FindCoordinatorRequest) -> list[Buffer]:
         write(_pack_b(message.key_type) + uvarint(size))
     for coordinator_keys_element in coordinator_keys:
         text = coordinator_keys_element.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     write(b'\x00')
     return [b"".join(pieces)]
@@ -316,27 +312,28 @@ def _encode_response_v1(message: FindCoordinatorResponse) -> list[Buffer]:
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[FindCoordinatorResponse, int]:
     limit = len(buffer)
     throttle_time_ms, error_code, size = _unpack_ihB(buffer, position)
-    position += 7
+    position += 6
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     error_message: str | None
-    if size < 0:
+    if not size:
         error_message = None
+        position += 1
     else:
         end = position + size
-        error_message = str(buffer[position:end], "utf-8")
+        error_message = str(buffer[position + 1 : end], "utf-8")
         position = end
     node_id, size = _unpack_iB(buffer, position)
-    position += 5
+    position += 4
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("host is null")
     else:
         end = position + size
-        host = str(buffer[position:end], "utf-8")
+        host = str(buffer[position + 1 : end], "utf-8")
         position = end
     port, tag_count_2 = _unpack_iB(buffer, position)
     position += 5
@@ -356,8 +353,7 @@ def _encode_response_v3(message: FindCoordinatorResponse) -> list[Buffer]:
         write(b'\x00')
     else:
         text = error_message.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     host = message.host
     text = host.encode()
@@ -382,55 +378,55 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FindCoordinatorR
     coordinators: list[Coordinator]
     if coordinators_count < 0:
         raise Malformed("coordinators is null")
-    elif coordinators_count * 14 > limit - position or coordinators_count > room:
+    elif coordinators_count > room or coordinators_count > 1 and coordinators_count * 14 > limit - position:
         raise Malformed(f"coordinators cannot have {coordinators_count} elements")
     else:
         room -= coordinators_count
         coordinators = []
         for _ in range(coordinators_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("key is null")
             else:
                 end = position + size
-                coordinators_key = str(buffer[position:end], "utf-8")
+                coordinators_key = str(buffer[position + 1 : end], "utf-8")
                 position = end
             coordinators_node_id, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("host is null")
             else:
                 end = position + size
-                coordinators_host = str(buffer[position:end], "utf-8")
+                coordinators_host = str(buffer[position + 1 : end], "utf-8")
                 position = end
             coordinators_port, coordinators_error_code, size = _unpack_ihB(buffer, position)
-            position += 7
+            position += 6
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             coordinators_error_message: str | None
-            if size < 0:
+            if not size:
                 coordinators_error_message = None
+                position += 1
             else:
                 end = position + size
-                coordinators_error_message = str(buffer[position:end], "utf-8")
+                coordinators_error_message = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            coordinators_tag_count = buffer[position]
-            position += 1
-            if coordinators_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             coordinators.append(Coordinator(coordinators_key, coordinators_node_id, coordinators_host, coordinators_port, coordinators_error_code, coordinators_error_message))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return FindCoordinatorResponse(throttle_time_ms, coordinators), position
@@ -448,8 +444,7 @@ def _encode_response_v4(message: FindCoordinatorResponse) -> list[Buffer]:
     for coordinators_element in coordinators:
         coordinators_key = coordinators_element.key
         text = coordinators_key.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         coordinators_host = coordinators_element.host
         text = coordinators_host.encode()
@@ -465,8 +460,7 @@ def _encode_response_v4(message: FindCoordinatorResponse) -> list[Buffer]:
             write(b'\x00')
         else:
             text = coordinators_error_message.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
     write(b'\x00')

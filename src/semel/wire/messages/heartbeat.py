@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 12
 
@@ -124,43 +124,42 @@ def _encode_request_v3(message: HeartbeatRequest) -> list[Buffer]:
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[HeartbeatRequest, int]:
     limit = len(buffer)
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     generation_id, size = _unpack_iB(buffer, position)
-    position += 5
+    position += 4
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("member_id is null")
     else:
         end = position + size
-        member_id = str(buffer[position:end], "utf-8")
+        member_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     group_instance_id: str | None
-    if size < 0:
+    if not size:
         group_instance_id = None
+        position += 1
     else:
         end = position + size
-        group_instance_id = str(buffer[position:end], "utf-8")
+        group_instance_id = str(buffer[position + 1 : end], "utf-8")
         position = end
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return HeartbeatRequest(group_id, generation_id, member_id, group_instance_id), position
@@ -171,8 +170,7 @@ def _encode_request_v4(message: HeartbeatRequest) -> list[Buffer]:
     write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     member_id = message.member_id
     text = member_id.encode()
@@ -187,8 +185,7 @@ def _encode_request_v4(message: HeartbeatRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = group_instance_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     write(b'\x00')
     return [b"".join(pieces)]

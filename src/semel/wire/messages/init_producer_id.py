@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 22
 
@@ -75,16 +75,16 @@ def _encode_request_v0(message: InitProducerIdRequest) -> list[Buffer]:
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[InitProducerIdRequest, int]:
     limit = len(buffer)
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     transactional_id: str | None
-    if size < 0:
+    if not size:
         transactional_id = None
+        position += 1
     else:
         end = position + size
-        transactional_id = str(buffer[position:end], "utf-8")
+        transactional_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     transaction_timeout_ms, tag_count_2 = _unpack_iB(buffer, position)
     position += 5
@@ -103,8 +103,7 @@ def _encode_request_v2(message: InitProducerIdRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = transactional_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     write(_pack_ix(message.transaction_timeout_ms))
     return [b"".join(pieces)]
@@ -113,16 +112,16 @@ def _encode_request_v2(message: InitProducerIdRequest) -> list[Buffer]:
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[InitProducerIdRequest, int]:
     limit = len(buffer)
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     transactional_id: str | None
-    if size < 0:
+    if not size:
         transactional_id = None
+        position += 1
     else:
         end = position + size
-        transactional_id = str(buffer[position:end], "utf-8")
+        transactional_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     transaction_timeout_ms, producer_id, producer_epoch, tag_count_2 = _unpack_iqhB(buffer, position)
     position += 15
@@ -141,8 +140,7 @@ def _encode_request_v3(message: InitProducerIdRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = transactional_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     write(_pack_iqhx(message.transaction_timeout_ms, message.producer_id, message.producer_epoch))
     return [b"".join(pieces)]
@@ -151,16 +149,16 @@ def _encode_request_v3(message: InitProducerIdRequest) -> list[Buffer]:
 def _decode_request_v6(buffer: Buffer, position: int) -> tuple[InitProducerIdRequest, int]:
     limit = len(buffer)
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     transactional_id: str | None
-    if size < 0:
+    if not size:
         transactional_id = None
+        position += 1
     else:
         end = position + size
-        transactional_id = str(buffer[position:end], "utf-8")
+        transactional_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     transaction_timeout_ms, producer_id, producer_epoch, enable2_pc, keep_prepared_txn, tag_count_2 = _unpack_iqhttB(buffer, position)
     position += 17
@@ -179,8 +177,7 @@ def _encode_request_v6(message: InitProducerIdRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = transactional_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     write(_pack_iqhttx(message.transaction_timeout_ms, message.producer_id, message.producer_epoch, message.enable2_pc, message.keep_prepared_txn))
     return [b"".join(pieces)]

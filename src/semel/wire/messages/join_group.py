@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 11
 
@@ -82,7 +82,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     protocols: list[JoinGroupRequestProtocol]
     if protocols_count < 0:
         raise Malformed("protocols is null")
-    elif protocols_count * 6 > limit - position or protocols_count > room:
+    elif protocols_count > room or protocols_count > 1 and protocols_count * 6 > limit - position:
         raise Malformed(f"protocols cannot have {protocols_count} elements")
     else:
         room -= protocols_count
@@ -170,7 +170,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     protocols: list[JoinGroupRequestProtocol]
     if protocols_count < 0:
         raise Malformed("protocols is null")
-    elif protocols_count * 6 > limit - position or protocols_count > room:
+    elif protocols_count > room or protocols_count > 1 and protocols_count * 6 > limit - position:
         raise Malformed(f"protocols cannot have {protocols_count} elements")
     else:
         room -= protocols_count
@@ -269,7 +269,7 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     protocols: list[JoinGroupRequestProtocol]
     if protocols_count < 0:
         raise Malformed("protocols is null")
-    elif protocols_count * 6 > limit - position or protocols_count > room:
+    elif protocols_count > room or protocols_count > 1 and protocols_count * 6 > limit - position:
         raise Malformed(f"protocols cannot have {protocols_count} elements")
     else:
         room -= protocols_count
@@ -336,49 +336,47 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     session_timeout_ms, rebalance_timeout_ms, size = _unpack_iiB(buffer, position)
-    position += 9
+    position += 8
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("member_id is null")
     else:
         end = position + size
-        member_id = str(buffer[position:end], "utf-8")
+        member_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     group_instance_id: str | None
-    if size < 0:
+    if not size:
         group_instance_id = None
+        position += 1
     else:
         end = position + size
-        group_instance_id = str(buffer[position:end], "utf-8")
+        group_instance_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("protocol_type is null")
     else:
         end = position + size
-        protocol_type = str(buffer[position:end], "utf-8")
+        protocol_type = str(buffer[position + 1 : end], "utf-8")
         position = end
     protocols_count = buffer[position]
     position += 1
@@ -388,43 +386,41 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     protocols: list[JoinGroupRequestProtocol]
     if protocols_count < 0:
         raise Malformed("protocols is null")
-    elif protocols_count * 3 > limit - position or protocols_count > room:
+    elif protocols_count > room or protocols_count > 1 and protocols_count * 3 > limit - position:
         raise Malformed(f"protocols cannot have {protocols_count} elements")
     else:
         room -= protocols_count
         protocols = []
         for _ in range(protocols_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                protocols_name = str(buffer[position:end], "utf-8")
+                protocols_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("metadata is null")
             else:
                 end = position + size
-                protocols_metadata = bytes(buffer[position:end])
+                protocols_metadata = bytes(buffer[position + 1 : end])
                 position = end
-            protocols_tag_count = buffer[position]
-            position += 1
-            if protocols_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             protocols.append(JoinGroupRequestProtocol(protocols_name, protocols_metadata))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols), position
@@ -435,8 +431,7 @@ def _encode_request_v6(message: JoinGroupRequest) -> list[Buffer]:
     write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     member_id = message.member_id
     text = member_id.encode()
@@ -451,26 +446,21 @@ def _encode_request_v6(message: JoinGroupRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = group_instance_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     protocol_type = message.protocol_type
     text = protocol_type.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     protocols = message.protocols
-    size = len(protocols) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(protocols) + 1])
     for protocols_element in protocols:
         protocols_name = protocols_element.name
         text = protocols_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         protocols_metadata = protocols_element.metadata
-        size = len(protocols_metadata) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(protocols_metadata) + 1])
         write(protocols_metadata)
         write(b'\x00')
     write(b'\x00')
@@ -481,49 +471,47 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     session_timeout_ms, rebalance_timeout_ms, size = _unpack_iiB(buffer, position)
-    position += 9
+    position += 8
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("member_id is null")
     else:
         end = position + size
-        member_id = str(buffer[position:end], "utf-8")
+        member_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     group_instance_id: str | None
-    if size < 0:
+    if not size:
         group_instance_id = None
+        position += 1
     else:
         end = position + size
-        group_instance_id = str(buffer[position:end], "utf-8")
+        group_instance_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("protocol_type is null")
     else:
         end = position + size
-        protocol_type = str(buffer[position:end], "utf-8")
+        protocol_type = str(buffer[position + 1 : end], "utf-8")
         position = end
     protocols_count = buffer[position]
     position += 1
@@ -533,55 +521,53 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     protocols: list[JoinGroupRequestProtocol]
     if protocols_count < 0:
         raise Malformed("protocols is null")
-    elif protocols_count * 3 > limit - position or protocols_count > room:
+    elif protocols_count > room or protocols_count > 1 and protocols_count * 3 > limit - position:
         raise Malformed(f"protocols cannot have {protocols_count} elements")
     else:
         room -= protocols_count
         protocols = []
         for _ in range(protocols_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                protocols_name = str(buffer[position:end], "utf-8")
+                protocols_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("metadata is null")
             else:
                 end = position + size
-                protocols_metadata = bytes(buffer[position:end])
+                protocols_metadata = bytes(buffer[position + 1 : end])
                 position = end
-            protocols_tag_count = buffer[position]
-            position += 1
-            if protocols_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             protocols.append(JoinGroupRequestProtocol(protocols_name, protocols_metadata))
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     reason: str | None
-    if size < 0:
+    if not size:
         reason = None
+        position += 1
     else:
         end = position + size
-        reason = str(buffer[position:end], "utf-8")
+        reason = str(buffer[position + 1 : end], "utf-8")
         position = end
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols, reason), position
@@ -592,8 +578,7 @@ def _encode_request_v8(message: JoinGroupRequest) -> list[Buffer]:
     write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     member_id = message.member_id
     text = member_id.encode()
@@ -608,26 +593,21 @@ def _encode_request_v8(message: JoinGroupRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = group_instance_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     protocol_type = message.protocol_type
     text = protocol_type.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     protocols = message.protocols
-    size = len(protocols) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(protocols) + 1])
     for protocols_element in protocols:
         protocols_name = protocols_element.name
         text = protocols_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         protocols_metadata = protocols_element.metadata
-        size = len(protocols_metadata) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(protocols_metadata) + 1])
         write(protocols_metadata)
         write(b'\x00')
     reason = message.reason
@@ -635,8 +615,7 @@ def _encode_request_v8(message: JoinGroupRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = reason.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     write(b'\x00')
     return [b"".join(pieces)]
@@ -737,7 +716,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     members: list[JoinGroupResponseMember]
     if members_count < 0:
         raise Malformed("members is null")
-    elif members_count * 6 > limit - position or members_count > room:
+    elif members_count > room or members_count > 1 and members_count * 6 > limit - position:
         raise Malformed(f"members cannot have {members_count} elements")
     else:
         room -= members_count
@@ -827,7 +806,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     members: list[JoinGroupResponseMember]
     if members_count < 0:
         raise Malformed("members is null")
-    elif members_count * 6 > limit - position or members_count > room:
+    elif members_count > room or members_count > 1 and members_count * 6 > limit - position:
         raise Malformed(f"members cannot have {members_count} elements")
     else:
         room -= members_count
@@ -917,7 +896,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     members: list[JoinGroupResponseMember]
     if members_count < 0:
         raise Malformed("members is null")
-    elif members_count * 8 > limit - position or members_count > room:
+    elif members_count > room or members_count > 1 and members_count * 8 > limit - position:
         raise Malformed(f"members cannot have {members_count} elements")
     else:
         room -= members_count
@@ -997,37 +976,35 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, generation_id, size = _unpack_ihiB(buffer, position)
-    position += 11
+    position += 10
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("protocol_name is null")
     else:
         end = position + size
-        protocol_name = str(buffer[position:end], "utf-8")
+        protocol_name = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("leader is null")
     else:
         end = position + size
-        leader = str(buffer[position:end], "utf-8")
+        leader = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("member_id is null")
     else:
         end = position + size
-        member_id = str(buffer[position:end], "utf-8")
+        member_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     members_count = buffer[position]
     position += 1
@@ -1037,55 +1014,53 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     members: list[JoinGroupResponseMember]
     if members_count < 0:
         raise Malformed("members is null")
-    elif members_count * 4 > limit - position or members_count > room:
+    elif members_count > room or members_count > 1 and members_count * 4 > limit - position:
         raise Malformed(f"members cannot have {members_count} elements")
     else:
         room -= members_count
         members = []
         for _ in range(members_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("member_id is null")
             else:
                 end = position + size
-                members_member_id = str(buffer[position:end], "utf-8")
+                members_member_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             members_group_instance_id: str | None
-            if size < 0:
+            if not size:
                 members_group_instance_id = None
+                position += 1
             else:
                 end = position + size
-                members_group_instance_id = str(buffer[position:end], "utf-8")
+                members_group_instance_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("metadata is null")
             else:
                 end = position + size
-                members_metadata = bytes(buffer[position:end])
+                members_metadata = bytes(buffer[position + 1 : end])
                 position = end
-            members_tag_count = buffer[position]
-            position += 1
-            if members_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             members.append(JoinGroupResponseMember(members_member_id, members_group_instance_id, members_metadata))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return JoinGroupResponse(throttle_time_ms, error_code, generation_id, None, protocol_name, leader, False, member_id, members), position
@@ -1106,34 +1081,28 @@ def _encode_response_v6(message: JoinGroupResponse) -> list[Buffer]:
     write(text)
     leader = message.leader
     text = leader.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     member_id = message.member_id
     text = member_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     members = message.members
-    size = len(members) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(members) + 1])
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
             write(b'\x00')
         else:
             text = members_group_instance_id.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         members_metadata = members_element.metadata
-        size = len(members_metadata) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(members_metadata) + 1])
         write(members_metadata)
         write(b'\x00')
     write(b'\x00')
@@ -1144,50 +1113,49 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, generation_id, size = _unpack_ihiB(buffer, position)
-    position += 11
+    position += 10
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     protocol_type: str | None
-    if size < 0:
+    if not size:
         protocol_type = None
+        position += 1
     else:
         end = position + size
-        protocol_type = str(buffer[position:end], "utf-8")
+        protocol_type = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     protocol_name: str | None
-    if size < 0:
+    if not size:
         protocol_name = None
+        position += 1
     else:
         end = position + size
-        protocol_name = str(buffer[position:end], "utf-8")
+        protocol_name = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("leader is null")
     else:
         end = position + size
-        leader = str(buffer[position:end], "utf-8")
+        leader = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("member_id is null")
     else:
         end = position + size
-        member_id = str(buffer[position:end], "utf-8")
+        member_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     members_count = buffer[position]
     position += 1
@@ -1197,55 +1165,53 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     members: list[JoinGroupResponseMember]
     if members_count < 0:
         raise Malformed("members is null")
-    elif members_count * 4 > limit - position or members_count > room:
+    elif members_count > room or members_count > 1 and members_count * 4 > limit - position:
         raise Malformed(f"members cannot have {members_count} elements")
     else:
         room -= members_count
         members = []
         for _ in range(members_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("member_id is null")
             else:
                 end = position + size
-                members_member_id = str(buffer[position:end], "utf-8")
+                members_member_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             members_group_instance_id: str | None
-            if size < 0:
+            if not size:
                 members_group_instance_id = None
+                position += 1
             else:
                 end = position + size
-                members_group_instance_id = str(buffer[position:end], "utf-8")
+                members_group_instance_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("metadata is null")
             else:
                 end = position + size
-                members_metadata = bytes(buffer[position:end])
+                members_metadata = bytes(buffer[position + 1 : end])
                 position = end
-            members_tag_count = buffer[position]
-            position += 1
-            if members_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             members.append(JoinGroupResponseMember(members_member_id, members_group_instance_id, members_metadata))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return JoinGroupResponse(throttle_time_ms, error_code, generation_id, protocol_type, protocol_name, leader, False, member_id, members), position
@@ -1260,47 +1226,39 @@ def _encode_response_v7(message: JoinGroupResponse) -> list[Buffer]:
         write(b'\x00')
     else:
         text = protocol_type.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     protocol_name = message.protocol_name
     if protocol_name is None:
         write(b'\x00')
     else:
         text = protocol_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     leader = message.leader
     text = leader.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     member_id = message.member_id
     text = member_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     members = message.members
-    size = len(members) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(members) + 1])
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
             write(b'\x00')
         else:
             text = members_group_instance_id.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         members_metadata = members_element.metadata
-        size = len(members_metadata) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(members_metadata) + 1])
         write(members_metadata)
         write(b'\x00')
     write(b'\x00')
@@ -1311,50 +1269,50 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, generation_id, size = _unpack_ihiB(buffer, position)
-    position += 11
+    position += 10
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     protocol_type: str | None
-    if size < 0:
+    if not size:
         protocol_type = None
+        position += 1
     else:
         end = position + size
-        protocol_type = str(buffer[position:end], "utf-8")
+        protocol_type = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     protocol_name: str | None
-    if size < 0:
+    if not size:
         protocol_name = None
+        position += 1
     else:
         end = position + size
-        protocol_name = str(buffer[position:end], "utf-8")
+        protocol_name = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("leader is null")
     else:
         end = position + size
-        leader = str(buffer[position:end], "utf-8")
+        leader = str(buffer[position + 1 : end], "utf-8")
         position = end
     skip_assignment, size = _unpack_tB(buffer, position)
-    position += 2
+    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("member_id is null")
     else:
         end = position + size
-        member_id = str(buffer[position:end], "utf-8")
+        member_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     members_count = buffer[position]
     position += 1
@@ -1364,55 +1322,53 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     members: list[JoinGroupResponseMember]
     if members_count < 0:
         raise Malformed("members is null")
-    elif members_count * 4 > limit - position or members_count > room:
+    elif members_count > room or members_count > 1 and members_count * 4 > limit - position:
         raise Malformed(f"members cannot have {members_count} elements")
     else:
         room -= members_count
         members = []
         for _ in range(members_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("member_id is null")
             else:
                 end = position + size
-                members_member_id = str(buffer[position:end], "utf-8")
+                members_member_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             members_group_instance_id: str | None
-            if size < 0:
+            if not size:
                 members_group_instance_id = None
+                position += 1
             else:
                 end = position + size
-                members_group_instance_id = str(buffer[position:end], "utf-8")
+                members_group_instance_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("metadata is null")
             else:
                 end = position + size
-                members_metadata = bytes(buffer[position:end])
+                members_metadata = bytes(buffer[position + 1 : end])
                 position = end
-            members_tag_count = buffer[position]
-            position += 1
-            if members_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             members.append(JoinGroupResponseMember(members_member_id, members_group_instance_id, members_metadata))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return JoinGroupResponse(throttle_time_ms, error_code, generation_id, protocol_type, protocol_name, leader, skip_assignment, member_id, members), position
@@ -1427,21 +1383,18 @@ def _encode_response_v9(message: JoinGroupResponse) -> list[Buffer]:
         write(b'\x00')
     else:
         text = protocol_type.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     protocol_name = message.protocol_name
     if protocol_name is None:
         write(b'\x00')
     else:
         text = protocol_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     leader = message.leader
     text = leader.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     member_id = message.member_id
     text = member_id.encode()
@@ -1452,25 +1405,21 @@ def _encode_response_v9(message: JoinGroupResponse) -> list[Buffer]:
         write(_pack_t(message.skip_assignment) + uvarint(size))
     write(text)
     members = message.members
-    size = len(members) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(members) + 1])
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
             write(b'\x00')
         else:
             text = members_group_instance_id.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         members_metadata = members_element.metadata
-        size = len(members_metadata) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(members_metadata) + 1])
         write(members_metadata)
         write(b'\x00')
     write(b'\x00')

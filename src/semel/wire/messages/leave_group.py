@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 13
 
@@ -90,7 +90,7 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
     members: list[MemberIdentity]
     if members_count < 0:
         raise Malformed("members is null")
-    elif members_count * 4 > limit - position or members_count > room:
+    elif members_count > room or members_count > 1 and members_count * 4 > limit - position:
         raise Malformed(f"members cannot have {members_count} elements")
     else:
         room -= members_count
@@ -149,15 +149,14 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     members_count = buffer[position]
     position += 1
@@ -167,44 +166,43 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
     members: list[MemberIdentity]
     if members_count < 0:
         raise Malformed("members is null")
-    elif members_count * 3 > limit - position or members_count > room:
+    elif members_count > room or members_count > 1 and members_count * 3 > limit - position:
         raise Malformed(f"members cannot have {members_count} elements")
     else:
         room -= members_count
         members = []
         for _ in range(members_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("member_id is null")
             else:
                 end = position + size
-                members_member_id = str(buffer[position:end], "utf-8")
+                members_member_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             members_group_instance_id: str | None
-            if size < 0:
+            if not size:
                 members_group_instance_id = None
+                position += 1
             else:
                 end = position + size
-                members_group_instance_id = str(buffer[position:end], "utf-8")
+                members_group_instance_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            members_tag_count = buffer[position]
-            position += 1
-            if members_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             members.append(MemberIdentity(members_member_id, members_group_instance_id))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return LeaveGroupRequest(group_id, members), position
@@ -215,25 +213,21 @@ def _encode_request_v4(message: LeaveGroupRequest) -> list[Buffer]:
     write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     members = message.members
-    size = len(members) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(members) + 1])
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
             write(b'\x00')
         else:
             text = members_group_instance_id.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
     write(b'\x00')
@@ -244,15 +238,14 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     members_count = buffer[position]
     position += 1
@@ -262,56 +255,55 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
     members: list[MemberIdentity]
     if members_count < 0:
         raise Malformed("members is null")
-    elif members_count * 4 > limit - position or members_count > room:
+    elif members_count > room or members_count > 1 and members_count * 4 > limit - position:
         raise Malformed(f"members cannot have {members_count} elements")
     else:
         room -= members_count
         members = []
         for _ in range(members_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("member_id is null")
             else:
                 end = position + size
-                members_member_id = str(buffer[position:end], "utf-8")
+                members_member_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             members_group_instance_id: str | None
-            if size < 0:
+            if not size:
                 members_group_instance_id = None
+                position += 1
             else:
                 end = position + size
-                members_group_instance_id = str(buffer[position:end], "utf-8")
+                members_group_instance_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             members_reason: str | None
-            if size < 0:
+            if not size:
                 members_reason = None
+                position += 1
             else:
                 end = position + size
-                members_reason = str(buffer[position:end], "utf-8")
+                members_reason = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            members_tag_count = buffer[position]
-            position += 1
-            if members_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             members.append(MemberIdentity(members_member_id, members_group_instance_id, members_reason))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return LeaveGroupRequest(group_id, members), position
@@ -322,33 +314,28 @@ def _encode_request_v5(message: LeaveGroupRequest) -> list[Buffer]:
     write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     members = message.members
-    size = len(members) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(members) + 1])
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
             write(b'\x00')
         else:
             text = members_group_instance_id.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         members_reason = members_element.reason
         if members_reason is None:
             write(b'\x00')
         else:
             text = members_reason.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
     write(b'\x00')
@@ -444,7 +431,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[LeaveGroupRespon
     members: list[MemberResponse]
     if members_count < 0:
         raise Malformed("members is null")
-    elif members_count * 6 > limit - position or members_count > room:
+    elif members_count > room or members_count > 1 and members_count * 6 > limit - position:
         raise Malformed(f"members cannot have {members_count} elements")
     else:
         room -= members_count
@@ -509,44 +496,43 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[LeaveGroupRespon
     members: list[MemberResponse]
     if members_count < 0:
         raise Malformed("members is null")
-    elif members_count * 5 > limit - position or members_count > room:
+    elif members_count > room or members_count > 1 and members_count * 5 > limit - position:
         raise Malformed(f"members cannot have {members_count} elements")
     else:
         room -= members_count
         members = []
         for _ in range(members_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("member_id is null")
             else:
                 end = position + size
-                members_member_id = str(buffer[position:end], "utf-8")
+                members_member_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             members_group_instance_id: str | None
-            if size < 0:
+            if not size:
                 members_group_instance_id = None
+                position += 1
             else:
                 end = position + size
-                members_group_instance_id = str(buffer[position:end], "utf-8")
+                members_group_instance_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             members_error_code, members_tag_count = _unpack_hB(buffer, position)
             position += 3
             if members_tag_count:
                 position = skip_tags(buffer, position - 1)
             members.append(MemberResponse(members_member_id, members_group_instance_id, members_error_code))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return LeaveGroupResponse(throttle_time_ms, error_code, members), position
@@ -564,16 +550,14 @@ def _encode_response_v4(message: LeaveGroupResponse) -> list[Buffer]:
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
             write(b'\x00')
         else:
             text = members_group_instance_id.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(_pack_hx(members_element.error_code))
     write(b'\x00')

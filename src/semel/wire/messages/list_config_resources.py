@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 74
 
@@ -24,10 +24,10 @@ class ListConfigResourcesRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListConfigResourcesRequest, int]:
     limit = len(buffer)
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListConfigResourcesRequest(), position
@@ -50,15 +50,15 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListConfigResourc
     resource_types: list[int]
     if resource_types_count < 0:
         raise Malformed("resource_types is null")
-    elif resource_types_count * 1 > limit - position:
+    elif resource_types_count > 1 and resource_types_count * 1 > limit - position:
         raise Malformed(f"resource_types cannot have {resource_types_count} elements")
     else:
         resource_types = list(unpack_from(f">{resource_types_count}b", buffer, position))
         position += resource_types_count * 1
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListConfigResourcesRequest(resource_types), position
@@ -68,8 +68,7 @@ def _encode_request_v1(message: ListConfigResourcesRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     resource_types = message.resource_types
-    size = len(resource_types) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(resource_types) + 1])
     write(pack(f">{len(resource_types)}b", *resource_types))
     write(b'\x00')
     return [b"".join(pieces)]
@@ -126,32 +125,31 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListConfigResour
     config_resources: list[ConfigResource]
     if config_resources_count < 0:
         raise Malformed("config_resources is null")
-    elif config_resources_count * 2 > limit - position or config_resources_count > room:
+    elif config_resources_count > room or config_resources_count > 1 and config_resources_count * 2 > limit - position:
         raise Malformed(f"config_resources cannot have {config_resources_count} elements")
     else:
         room -= config_resources_count
         config_resources = []
         for _ in range(config_resources_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("resource_name is null")
             else:
                 end = position + size
-                config_resources_resource_name = str(buffer[position:end], "utf-8")
+                config_resources_resource_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            config_resources_tag_count = buffer[position]
-            position += 1
-            if config_resources_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             config_resources.append(ConfigResource(config_resources_resource_name))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListConfigResourcesResponse(throttle_time_ms, error_code, config_resources), position
@@ -169,8 +167,7 @@ def _encode_response_v0(message: ListConfigResourcesResponse) -> list[Buffer]:
     for config_resources_element in config_resources:
         config_resources_resource_name = config_resources_element.resource_name
         text = config_resources_resource_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         write(b'\x00')
     write(b'\x00')
@@ -188,32 +185,31 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListConfigResour
     config_resources: list[ConfigResource]
     if config_resources_count < 0:
         raise Malformed("config_resources is null")
-    elif config_resources_count * 3 > limit - position or config_resources_count > room:
+    elif config_resources_count > room or config_resources_count > 1 and config_resources_count * 3 > limit - position:
         raise Malformed(f"config_resources cannot have {config_resources_count} elements")
     else:
         room -= config_resources_count
         config_resources = []
         for _ in range(config_resources_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("resource_name is null")
             else:
                 end = position + size
-                config_resources_resource_name = str(buffer[position:end], "utf-8")
+                config_resources_resource_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             config_resources_resource_type, config_resources_tag_count = _unpack_bB(buffer, position)
             position += 2
             if config_resources_tag_count:
                 position = skip_tags(buffer, position - 1)
             config_resources.append(ConfigResource(config_resources_resource_name, config_resources_resource_type))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListConfigResourcesResponse(throttle_time_ms, error_code, config_resources), position
@@ -231,8 +227,7 @@ def _encode_response_v1(message: ListConfigResourcesResponse) -> list[Buffer]:
     for config_resources_element in config_resources:
         config_resources_resource_name = config_resources_element.resource_name
         text = config_resources_resource_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         write(_pack_bx(config_resources_element.resource_type))
     write(b'\x00')

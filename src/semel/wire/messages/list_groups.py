@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 16
 
@@ -42,10 +42,10 @@ def _encode_request_v0(message: ListGroupsRequest) -> list[Buffer]:
 
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ListGroupsRequest, int]:
     limit = len(buffer)
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListGroupsRequest(), position
@@ -69,28 +69,27 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListGroupsRequest
     states_filter: list[str]
     if states_filter_count < 0:
         raise Malformed("states_filter is null")
-    elif states_filter_count * 1 > limit - position or states_filter_count > room:
+    elif states_filter_count > room or states_filter_count > 1 and states_filter_count * 1 > limit - position:
         raise Malformed(f"states_filter cannot have {states_filter_count} elements")
     else:
         room -= states_filter_count
         states_filter = []
         for _ in range(states_filter_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("states_filter is null")
             else:
                 end = position + size
-                states_filter_element = str(buffer[position:end], "utf-8")
+                states_filter_element = str(buffer[position + 1 : end], "utf-8")
                 position = end
             states_filter.append(states_filter_element)
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListGroupsRequest(states_filter), position
@@ -100,12 +99,10 @@ def _encode_request_v4(message: ListGroupsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     states_filter = message.states_filter
-    size = len(states_filter) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(states_filter) + 1])
     for states_filter_element in states_filter:
         text = states_filter_element.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     write(b'\x00')
     return [b"".join(pieces)]
@@ -122,22 +119,21 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[ListGroupsRequest
     states_filter: list[str]
     if states_filter_count < 0:
         raise Malformed("states_filter is null")
-    elif states_filter_count * 1 > limit - position or states_filter_count > room:
+    elif states_filter_count > room or states_filter_count > 1 and states_filter_count * 1 > limit - position:
         raise Malformed(f"states_filter cannot have {states_filter_count} elements")
     else:
         room -= states_filter_count
         states_filter = []
         for _ in range(states_filter_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("states_filter is null")
             else:
                 end = position + size
-                states_filter_element = str(buffer[position:end], "utf-8")
+                states_filter_element = str(buffer[position + 1 : end], "utf-8")
                 position = end
             states_filter.append(states_filter_element)
     types_filter_count = buffer[position]
@@ -148,28 +144,27 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[ListGroupsRequest
     types_filter: list[str]
     if types_filter_count < 0:
         raise Malformed("types_filter is null")
-    elif types_filter_count * 1 > limit - position or types_filter_count > room:
+    elif types_filter_count > room or types_filter_count > 1 and types_filter_count * 1 > limit - position:
         raise Malformed(f"types_filter cannot have {types_filter_count} elements")
     else:
         room -= types_filter_count
         types_filter = []
         for _ in range(types_filter_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("types_filter is null")
             else:
                 end = position + size
-                types_filter_element = str(buffer[position:end], "utf-8")
+                types_filter_element = str(buffer[position + 1 : end], "utf-8")
                 position = end
             types_filter.append(types_filter_element)
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListGroupsRequest(states_filter, types_filter), position
@@ -179,20 +174,16 @@ def _encode_request_v5(message: ListGroupsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     states_filter = message.states_filter
-    size = len(states_filter) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(states_filter) + 1])
     for states_filter_element in states_filter:
         text = states_filter_element.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     types_filter = message.types_filter
-    size = len(types_filter) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(types_filter) + 1])
     for types_filter_element in types_filter:
         text = types_filter_element.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     write(b'\x00')
     return [b"".join(pieces)]
@@ -256,7 +247,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
     groups: list[ListedGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 4 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 4 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
@@ -315,7 +306,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
     groups: list[ListedGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 4 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 4 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
@@ -377,43 +368,41 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
     groups: list[ListedGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 3 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 3 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
         groups = []
         for _ in range(groups_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_id is null")
             else:
                 end = position + size
-                groups_group_id = str(buffer[position:end], "utf-8")
+                groups_group_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("protocol_type is null")
             else:
                 end = position + size
-                groups_protocol_type = str(buffer[position:end], "utf-8")
+                groups_protocol_type = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            groups_tag_count = buffer[position]
-            position += 1
-            if groups_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             groups.append(ListedGroup(groups_group_id, groups_protocol_type))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListGroupsResponse(throttle_time_ms, error_code, groups), position
@@ -432,13 +421,11 @@ def _encode_response_v3(message: ListGroupsResponse) -> Generator[None, None, li
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         write(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
@@ -461,54 +448,51 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
     groups: list[ListedGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 4 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 4 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
         groups = []
         for _ in range(groups_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_id is null")
             else:
                 end = position + size
-                groups_group_id = str(buffer[position:end], "utf-8")
+                groups_group_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("protocol_type is null")
             else:
                 end = position + size
-                groups_protocol_type = str(buffer[position:end], "utf-8")
+                groups_protocol_type = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_state is null")
             else:
                 end = position + size
-                groups_group_state = str(buffer[position:end], "utf-8")
+                groups_group_state = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            groups_tag_count = buffer[position]
-            position += 1
-            if groups_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             groups.append(ListedGroup(groups_group_id, groups_protocol_type, groups_group_state))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListGroupsResponse(throttle_time_ms, error_code, groups), position
@@ -527,18 +511,15 @@ def _encode_response_v4(message: ListGroupsResponse) -> Generator[None, None, li
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_group_state = groups_element.group_state
         text = groups_group_state.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         write(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
@@ -561,65 +542,61 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
     groups: list[ListedGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 5 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 5 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
         groups = []
         for _ in range(groups_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_id is null")
             else:
                 end = position + size
-                groups_group_id = str(buffer[position:end], "utf-8")
+                groups_group_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("protocol_type is null")
             else:
                 end = position + size
-                groups_protocol_type = str(buffer[position:end], "utf-8")
+                groups_protocol_type = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_state is null")
             else:
                 end = position + size
-                groups_group_state = str(buffer[position:end], "utf-8")
+                groups_group_state = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_type is null")
             else:
                 end = position + size
-                groups_group_type = str(buffer[position:end], "utf-8")
+                groups_group_type = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            groups_tag_count = buffer[position]
-            position += 1
-            if groups_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             groups.append(ListedGroup(groups_group_id, groups_protocol_type, groups_group_state, groups_group_type))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListGroupsResponse(throttle_time_ms, error_code, groups), position
@@ -638,23 +615,19 @@ def _encode_response_v5(message: ListGroupsResponse) -> Generator[None, None, li
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_group_state = groups_element.group_state
         text = groups_group_state.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_group_type = groups_element.group_type
         text = groups_group_type.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         write(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:

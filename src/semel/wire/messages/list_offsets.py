@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 2
 
@@ -65,7 +65,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
     topics: list[ListOffsetsTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -84,7 +84,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
             topics_partitions: list[ListOffsetsPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 12 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 12 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -124,7 +124,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
     topics: list[ListOffsetsTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -143,7 +143,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
             topics_partitions: list[ListOffsetsPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 12 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 12 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -183,7 +183,7 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
     topics: list[ListOffsetsTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -202,7 +202,7 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
             topics_partitions: list[ListOffsetsPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 16 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 16 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -245,22 +245,21 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
     topics: list[ListOffsetsTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -270,7 +269,7 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
             topics_partitions: list[ListOffsetsPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 17 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 17 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -281,15 +280,15 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(ListOffsetsPartition(topics_partitions_partition_index, topics_partitions_current_leader_epoch, topics_partitions_timestamp))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(ListOffsetsTopic(topics_name, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListOffsetsRequest(replica_id, isolation_level, topics), position
@@ -307,12 +306,10 @@ def _encode_request_v6(message: ListOffsetsRequest) -> list[Buffer]:
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             write(_pack_iiqx(topics_partitions_element.partition_index, topics_partitions_element.current_leader_epoch, topics_partitions_element.timestamp))
         write(b'\x00')
@@ -331,22 +328,21 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[ListOffsetsReque
     topics: list[ListOffsetsTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -356,7 +352,7 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[ListOffsetsReque
             topics_partitions: list[ListOffsetsPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 17 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 17 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -367,10 +363,10 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[ListOffsetsReque
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(ListOffsetsPartition(topics_partitions_partition_index, topics_partitions_current_leader_epoch, topics_partitions_timestamp))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(ListOffsetsTopic(topics_name, topics_partitions))
     timeout_ms, tag_count_2 = _unpack_iB(buffer, position)
     position += 5
@@ -393,12 +389,10 @@ def _encode_request_v10(message: ListOffsetsRequest) -> list[Buffer]:
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             write(_pack_iiqx(topics_partitions_element.partition_index, topics_partitions_element.current_leader_epoch, topics_partitions_element.timestamp))
         write(b'\x00')
@@ -479,7 +473,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
     topics: list[ListOffsetsTopicResponse]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -498,7 +492,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
             topics_partitions: list[ListOffsetsPartitionResponse]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 22 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 22 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -538,7 +532,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
     topics: list[ListOffsetsTopicResponse]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -557,7 +551,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
             topics_partitions: list[ListOffsetsPartitionResponse]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 22 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 22 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -597,7 +591,7 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
     topics: list[ListOffsetsTopicResponse]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -616,7 +610,7 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
             topics_partitions: list[ListOffsetsPartitionResponse]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 26 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 26 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -659,22 +653,21 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
     topics: list[ListOffsetsTopicResponse]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -684,7 +677,7 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
             topics_partitions: list[ListOffsetsPartitionResponse]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 27 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 27 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -695,15 +688,15 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(ListOffsetsPartitionResponse(topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset, topics_partitions_leader_epoch))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(ListOffsetsTopicResponse(topics_name, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListOffsetsResponse(throttle_time_ms, topics), position
@@ -721,12 +714,10 @@ def _encode_response_v6(message: ListOffsetsResponse) -> list[Buffer]:
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             write(_pack_ihqqix(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.timestamp, topics_partitions_element.offset, topics_partitions_element.leader_epoch))
         write(b'\x00')

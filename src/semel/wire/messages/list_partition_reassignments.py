@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 46
 
@@ -39,22 +39,21 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListPartitionReas
     topics: list[ListPartitionReassignmentsTopics] | None
     if topics_count < 0:
         topics = None
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partition_indexes_count = buffer[position]
             position += 1
@@ -64,20 +63,20 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListPartitionReas
             topics_partition_indexes: list[int]
             if topics_partition_indexes_count < 0:
                 raise Malformed("partition_indexes is null")
-            elif topics_partition_indexes_count * 4 > limit - position:
+            elif topics_partition_indexes_count > 1 and topics_partition_indexes_count * 4 > limit - position:
                 raise Malformed(f"partition_indexes cannot have {topics_partition_indexes_count} elements")
             else:
                 topics_partition_indexes = list(unpack_from(f">{topics_partition_indexes_count}i", buffer, position))
                 position += topics_partition_indexes_count * 4
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(ListPartitionReassignmentsTopics(topics_name, topics_partition_indexes))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListPartitionReassignmentsRequest(timeout_ms, topics), position
@@ -91,17 +90,14 @@ def _encode_request_v0(message: ListPartitionReassignmentsRequest) -> list[Buffe
     if topics is None:
         write(b'\x00')
     else:
-        size = len(topics) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics) + 1])
         for topics_element in topics:
             topics_name = topics_element.name
             text = topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             topics_partition_indexes = topics_element.partition_indexes
-            size = len(topics_partition_indexes) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partition_indexes) + 1])
             write(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
             write(b'\x00')
     write(b'\x00')
@@ -158,16 +154,17 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListPartitionRea
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, size = _unpack_ihB(buffer, position)
-    position += 7
+    position += 6
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     error_message: str | None
-    if size < 0:
+    if not size:
         error_message = None
+        position += 1
     else:
         end = position + size
-        error_message = str(buffer[position:end], "utf-8")
+        error_message = str(buffer[position + 1 : end], "utf-8")
         position = end
     topics_count = buffer[position]
     position += 1
@@ -177,22 +174,21 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListPartitionRea
     topics: list[OngoingTopicReassignment]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -202,7 +198,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListPartitionRea
             topics_partitions: list[OngoingPartitionReassignment]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 8 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 8 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -216,7 +212,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListPartitionRea
                     topics_partitions_replicas: list[int]
                     if topics_partitions_replicas_count < 0:
                         raise Malformed("replicas is null")
-                    elif topics_partitions_replicas_count * 4 > limit - position:
+                    elif topics_partitions_replicas_count > 1 and topics_partitions_replicas_count * 4 > limit - position:
                         raise Malformed(f"replicas cannot have {topics_partitions_replicas_count} elements")
                     else:
                         topics_partitions_replicas = list(unpack_from(f">{topics_partitions_replicas_count}i", buffer, position))
@@ -229,7 +225,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListPartitionRea
                     topics_partitions_adding_replicas: list[int]
                     if topics_partitions_adding_replicas_count < 0:
                         raise Malformed("adding_replicas is null")
-                    elif topics_partitions_adding_replicas_count * 4 > limit - position:
+                    elif topics_partitions_adding_replicas_count > 1 and topics_partitions_adding_replicas_count * 4 > limit - position:
                         raise Malformed(f"adding_replicas cannot have {topics_partitions_adding_replicas_count} elements")
                     else:
                         topics_partitions_adding_replicas = list(unpack_from(f">{topics_partitions_adding_replicas_count}i", buffer, position))
@@ -242,25 +238,25 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListPartitionRea
                     topics_partitions_removing_replicas: list[int]
                     if topics_partitions_removing_replicas_count < 0:
                         raise Malformed("removing_replicas is null")
-                    elif topics_partitions_removing_replicas_count * 4 > limit - position:
+                    elif topics_partitions_removing_replicas_count > 1 and topics_partitions_removing_replicas_count * 4 > limit - position:
                         raise Malformed(f"removing_replicas cannot have {topics_partitions_removing_replicas_count} elements")
                     else:
                         topics_partitions_removing_replicas = list(unpack_from(f">{topics_partitions_removing_replicas_count}i", buffer, position))
                         position += topics_partitions_removing_replicas_count * 4
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(OngoingPartitionReassignment(topics_partitions_partition_index, topics_partitions_replicas, topics_partitions_adding_replicas, topics_partitions_removing_replicas))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(OngoingTopicReassignment(topics_name, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListPartitionReassignmentsResponse(throttle_time_ms, error_code, error_message, topics), position
@@ -275,21 +271,17 @@ def _encode_response_v0(message: ListPartitionReassignmentsResponse) -> list[Buf
         write(b'\x00')
     else:
         text = error_message.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     topics = message.topics
-    size = len(topics) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topics) + 1])
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             topics_partitions_replicas = topics_partitions_element.replicas
             size = len(topics_partitions_replicas) + 1
@@ -299,12 +291,10 @@ def _encode_response_v0(message: ListPartitionReassignmentsResponse) -> list[Buf
                 write(_pack_i(topics_partitions_element.partition_index) + uvarint(size))
             write(pack(f">{len(topics_partitions_replicas)}i", *topics_partitions_replicas))
             topics_partitions_adding_replicas = topics_partitions_element.adding_replicas
-            size = len(topics_partitions_adding_replicas) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_adding_replicas) + 1])
             write(pack(f">{len(topics_partitions_adding_replicas)}i", *topics_partitions_adding_replicas))
             topics_partitions_removing_replicas = topics_partitions_element.removing_replicas
-            size = len(topics_partitions_removing_replicas) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_removing_replicas) + 1])
             write(pack(f">{len(topics_partitions_removing_replicas)}i", *topics_partitions_removing_replicas))
             write(b'\x00')
         write(b'\x00')

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 66
 
@@ -37,22 +37,21 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListTransactionsR
     state_filters: list[str]
     if state_filters_count < 0:
         raise Malformed("state_filters is null")
-    elif state_filters_count * 1 > limit - position or state_filters_count > room:
+    elif state_filters_count > room or state_filters_count > 1 and state_filters_count * 1 > limit - position:
         raise Malformed(f"state_filters cannot have {state_filters_count} elements")
     else:
         room -= state_filters_count
         state_filters = []
         for _ in range(state_filters_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("state_filters is null")
             else:
                 end = position + size
-                state_filters_element = str(buffer[position:end], "utf-8")
+                state_filters_element = str(buffer[position + 1 : end], "utf-8")
                 position = end
             state_filters.append(state_filters_element)
     producer_id_filters_count = buffer[position]
@@ -63,15 +62,15 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListTransactionsR
     producer_id_filters: list[int]
     if producer_id_filters_count < 0:
         raise Malformed("producer_id_filters is null")
-    elif producer_id_filters_count * 8 > limit - position:
+    elif producer_id_filters_count > 1 and producer_id_filters_count * 8 > limit - position:
         raise Malformed(f"producer_id_filters cannot have {producer_id_filters_count} elements")
     else:
         producer_id_filters = list(unpack_from(f">{producer_id_filters_count}q", buffer, position))
         position += producer_id_filters_count * 8
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListTransactionsRequest(state_filters, producer_id_filters), position
@@ -81,16 +80,13 @@ def _encode_request_v0(message: ListTransactionsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     state_filters = message.state_filters
-    size = len(state_filters) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(state_filters) + 1])
     for state_filters_element in state_filters:
         text = state_filters_element.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     producer_id_filters = message.producer_id_filters
-    size = len(producer_id_filters) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(producer_id_filters) + 1])
     write(pack(f">{len(producer_id_filters)}q", *producer_id_filters))
     write(b'\x00')
     return [b"".join(pieces)]
@@ -107,22 +103,21 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListTransactionsR
     state_filters: list[str]
     if state_filters_count < 0:
         raise Malformed("state_filters is null")
-    elif state_filters_count * 1 > limit - position or state_filters_count > room:
+    elif state_filters_count > room or state_filters_count > 1 and state_filters_count * 1 > limit - position:
         raise Malformed(f"state_filters cannot have {state_filters_count} elements")
     else:
         room -= state_filters_count
         state_filters = []
         for _ in range(state_filters_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("state_filters is null")
             else:
                 end = position + size
-                state_filters_element = str(buffer[position:end], "utf-8")
+                state_filters_element = str(buffer[position + 1 : end], "utf-8")
                 position = end
             state_filters.append(state_filters_element)
     producer_id_filters_count = buffer[position]
@@ -133,7 +128,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListTransactionsR
     producer_id_filters: list[int]
     if producer_id_filters_count < 0:
         raise Malformed("producer_id_filters is null")
-    elif producer_id_filters_count * 8 > limit - position:
+    elif producer_id_filters_count > 1 and producer_id_filters_count * 8 > limit - position:
         raise Malformed(f"producer_id_filters cannot have {producer_id_filters_count} elements")
     else:
         producer_id_filters = list(unpack_from(f">{producer_id_filters_count}q", buffer, position))
@@ -151,16 +146,13 @@ def _encode_request_v1(message: ListTransactionsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     state_filters = message.state_filters
-    size = len(state_filters) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(state_filters) + 1])
     for state_filters_element in state_filters:
         text = state_filters_element.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     producer_id_filters = message.producer_id_filters
-    size = len(producer_id_filters) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(producer_id_filters) + 1])
     write(pack(f">{len(producer_id_filters)}q", *producer_id_filters))
     write(_pack_qx(message.duration_filter))
     return [b"".join(pieces)]
@@ -219,22 +211,21 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListTransactions
     unknown_state_filters: list[str]
     if unknown_state_filters_count < 0:
         raise Malformed("unknown_state_filters is null")
-    elif unknown_state_filters_count * 1 > limit - position or unknown_state_filters_count > room:
+    elif unknown_state_filters_count > room or unknown_state_filters_count > 1 and unknown_state_filters_count * 1 > limit - position:
         raise Malformed(f"unknown_state_filters cannot have {unknown_state_filters_count} elements")
     else:
         room -= unknown_state_filters_count
         unknown_state_filters = []
         for _ in range(unknown_state_filters_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("unknown_state_filters is null")
             else:
                 end = position + size
-                unknown_state_filters_element = str(buffer[position:end], "utf-8")
+                unknown_state_filters_element = str(buffer[position + 1 : end], "utf-8")
                 position = end
             unknown_state_filters.append(unknown_state_filters_element)
     transaction_states_count = buffer[position]
@@ -245,43 +236,42 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListTransactions
     transaction_states: list[TransactionState]
     if transaction_states_count < 0:
         raise Malformed("transaction_states is null")
-    elif transaction_states_count * 11 > limit - position or transaction_states_count > room:
+    elif transaction_states_count > room or transaction_states_count > 1 and transaction_states_count * 11 > limit - position:
         raise Malformed(f"transaction_states cannot have {transaction_states_count} elements")
     else:
         room -= transaction_states_count
         transaction_states = []
         for _ in range(transaction_states_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("transactional_id is null")
             else:
                 end = position + size
-                transaction_states_transactional_id = str(buffer[position:end], "utf-8")
+                transaction_states_transactional_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             transaction_states_producer_id, size = _unpack_qB(buffer, position)
-            position += 9
+            position += 8
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("transaction_state is null")
             else:
                 end = position + size
-                transaction_states_transaction_state = str(buffer[position:end], "utf-8")
+                transaction_states_transaction_state = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            transaction_states_tag_count = buffer[position]
-            position += 1
-            if transaction_states_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             transaction_states.append(TransactionState(transaction_states_transactional_id, transaction_states_producer_id, transaction_states_transaction_state))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ListTransactionsResponse(throttle_time_ms, error_code, unknown_state_filters, transaction_states), position
@@ -299,17 +289,14 @@ def _encode_response_v0(message: ListTransactionsResponse) -> Generator[None, No
         write(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
     for unknown_state_filters_element in unknown_state_filters:
         text = unknown_state_filters_element.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     transaction_states = message.transaction_states
-    size = len(transaction_states) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(transaction_states) + 1])
     for transaction_states_element in transaction_states:
         transaction_states_transactional_id = transaction_states_element.transactional_id
         text = transaction_states_transactional_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         transaction_states_transaction_state = transaction_states_element.transaction_state
         text = transaction_states_transaction_state.encode()

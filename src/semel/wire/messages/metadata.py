@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, all_steps, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, all_steps, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 3
 
@@ -72,7 +72,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
     topics: list[MetadataRequestTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 2 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 2 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -119,7 +119,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
         if topics_count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif topics_count * 2 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 2 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -167,7 +167,7 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
         if topics_count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif topics_count * 2 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 2 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -218,7 +218,7 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
         if topics_count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif topics_count * 2 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 2 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -270,27 +270,26 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
     topics: list[MetadataRequestTopic] | None
     if topics_count < 0:
         topics = None
-    elif topics_count * 2 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 2 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(MetadataRequestTopic(b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', topics_name))
     allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations, tag_count_2 = _unpack_tttB(buffer, position)
     position += 4
@@ -308,15 +307,13 @@ def _encode_request_v9(message: MetadataRequest) -> list[Buffer]:
     if topics is None:
         write(b'\x00')
     else:
-        size = len(topics) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics) + 1])
         for topics_element in topics:
             topics_name = topics_element.name
             if topics_name is None:
                 raise null_refused("MetadataRequestTopic.name", 9)
             text = topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             write(b'\x00')
     write(_pack_tttx(message.allow_auto_topic_creation, message.include_cluster_authorized_operations, message.include_topic_authorized_operations))
@@ -334,28 +331,29 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[MetadataRequest,
     topics: list[MetadataRequestTopic] | None
     if topics_count < 0:
         topics = None
-    elif topics_count * 18 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 18 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             topics_topic_id, size = _unpack_16sB(buffer, position)
-            position += 17
+            position += 16
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             topics_name: str | None
-            if size < 0:
+            if not size:
                 topics_name = None
+                position += 1
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(MetadataRequestTopic(topics_topic_id, topics_name))
     allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations, tag_count_2 = _unpack_tttB(buffer, position)
     position += 4
@@ -373,8 +371,7 @@ def _encode_request_v10(message: MetadataRequest) -> list[Buffer]:
     if topics is None:
         write(b'\x00')
     else:
-        size = len(topics) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics) + 1])
         for topics_element in topics:
             topics_name = topics_element.name
             write(_pack_16s(topics_element.topic_id))
@@ -382,8 +379,7 @@ def _encode_request_v10(message: MetadataRequest) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = topics_name.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             write(b'\x00')
     write(_pack_tttx(message.allow_auto_topic_creation, message.include_cluster_authorized_operations, message.include_topic_authorized_operations))
@@ -401,28 +397,29 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[MetadataRequest,
     topics: list[MetadataRequestTopic] | None
     if topics_count < 0:
         topics = None
-    elif topics_count * 18 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 18 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             topics_topic_id, size = _unpack_16sB(buffer, position)
-            position += 17
+            position += 16
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             topics_name: str | None
-            if size < 0:
+            if not size:
                 topics_name = None
+                position += 1
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(MetadataRequestTopic(topics_topic_id, topics_name))
     allow_auto_topic_creation, include_topic_authorized_operations, tag_count_2 = _unpack_ttB(buffer, position)
     position += 3
@@ -440,8 +437,7 @@ def _encode_request_v11(message: MetadataRequest) -> list[Buffer]:
     if topics is None:
         write(b'\x00')
     else:
-        size = len(topics) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics) + 1])
         for topics_element in topics:
             topics_name = topics_element.name
             write(_pack_16s(topics_element.topic_id))
@@ -449,8 +445,7 @@ def _encode_request_v11(message: MetadataRequest) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = topics_name.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             write(b'\x00')
     write(_pack_ttx(message.allow_auto_topic_creation, message.include_topic_authorized_operations))
@@ -554,7 +549,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse
     brokers: list[MetadataResponseBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 10 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 10 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
@@ -576,7 +571,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 8 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 8 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -595,7 +590,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -606,7 +601,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_replica_nodes: list[int]
                     if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                    elif topics_partitions_replica_nodes_count > 1 and topics_partitions_replica_nodes_count * 4 > limit - position:
                         raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
                         topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
@@ -616,7 +611,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_isr_nodes: list[int]
                     if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                    elif topics_partitions_isr_nodes_count > 1 and topics_partitions_isr_nodes_count * 4 > limit - position:
                         raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
                         topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
@@ -682,7 +677,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse
     brokers: list[MetadataResponseBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 12 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 12 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
@@ -713,7 +708,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 9 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 9 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -732,7 +727,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -743,7 +738,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_replica_nodes: list[int]
                     if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                    elif topics_partitions_replica_nodes_count > 1 and topics_partitions_replica_nodes_count * 4 > limit - position:
                         raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
                         topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
@@ -753,7 +748,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_isr_nodes: list[int]
                     if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                    elif topics_partitions_isr_nodes_count > 1 and topics_partitions_isr_nodes_count * 4 > limit - position:
                         raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
                         topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
@@ -826,7 +821,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse
     brokers: list[MetadataResponseBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 12 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 12 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
@@ -868,7 +863,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 9 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 9 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -887,7 +882,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -898,7 +893,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_replica_nodes: list[int]
                     if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                    elif topics_partitions_replica_nodes_count > 1 and topics_partitions_replica_nodes_count * 4 > limit - position:
                         raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
                         topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
@@ -908,7 +903,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_isr_nodes: list[int]
                     if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                    elif topics_partitions_isr_nodes_count > 1 and topics_partitions_isr_nodes_count * 4 > limit - position:
                         raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
                         topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
@@ -988,7 +983,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse
     brokers: list[MetadataResponseBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 12 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 12 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
@@ -1030,7 +1025,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 9 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 9 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -1049,7 +1044,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -1060,7 +1055,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_replica_nodes: list[int]
                     if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                    elif topics_partitions_replica_nodes_count > 1 and topics_partitions_replica_nodes_count * 4 > limit - position:
                         raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
                         topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
@@ -1070,7 +1065,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_isr_nodes: list[int]
                     if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                    elif topics_partitions_isr_nodes_count > 1 and topics_partitions_isr_nodes_count * 4 > limit - position:
                         raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
                         topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
@@ -1150,7 +1145,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
     brokers: list[MetadataResponseBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 12 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 12 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
@@ -1192,7 +1187,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 9 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 9 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -1211,7 +1206,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 22 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 22 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -1222,7 +1217,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_replica_nodes: list[int]
                     if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                    elif topics_partitions_replica_nodes_count > 1 and topics_partitions_replica_nodes_count * 4 > limit - position:
                         raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
                         topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
@@ -1232,7 +1227,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_isr_nodes: list[int]
                     if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                    elif topics_partitions_isr_nodes_count > 1 and topics_partitions_isr_nodes_count * 4 > limit - position:
                         raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
                         topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
@@ -1242,7 +1237,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_offline_replicas: list[int]
                     if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                    elif topics_partitions_offline_replicas_count > 1 and topics_partitions_offline_replicas_count * 4 > limit - position:
                         raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
                         topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
@@ -1325,7 +1320,7 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
     brokers: list[MetadataResponseBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 12 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 12 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
@@ -1367,7 +1362,7 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 9 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 9 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -1386,7 +1381,7 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 26 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 26 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -1397,7 +1392,7 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_replica_nodes: list[int]
                     if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                    elif topics_partitions_replica_nodes_count > 1 and topics_partitions_replica_nodes_count * 4 > limit - position:
                         raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
                         topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
@@ -1407,7 +1402,7 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_isr_nodes: list[int]
                     if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                    elif topics_partitions_isr_nodes_count > 1 and topics_partitions_isr_nodes_count * 4 > limit - position:
                         raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
                         topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
@@ -1417,7 +1412,7 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_offline_replicas: list[int]
                     if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                    elif topics_partitions_offline_replicas_count > 1 and topics_partitions_offline_replicas_count * 4 > limit - position:
                         raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
                         topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
@@ -1500,7 +1495,7 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
     brokers: list[MetadataResponseBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 12 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 12 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
@@ -1542,7 +1537,7 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 13 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 13 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -1561,7 +1556,7 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 26 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 26 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -1572,7 +1567,7 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_replica_nodes: list[int]
                     if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                    elif topics_partitions_replica_nodes_count > 1 and topics_partitions_replica_nodes_count * 4 > limit - position:
                         raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
                         topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
@@ -1582,7 +1577,7 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_isr_nodes: list[int]
                     if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                    elif topics_partitions_isr_nodes_count > 1 and topics_partitions_isr_nodes_count * 4 > limit - position:
                         raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
                         topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
@@ -1592,7 +1587,7 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_offline_replicas: list[int]
                     if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                    elif topics_partitions_offline_replicas_count > 1 and topics_partitions_offline_replicas_count * 4 > limit - position:
                         raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
                         topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
@@ -1684,51 +1679,52 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
     brokers: list[MetadataResponseBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 11 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 11 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
         brokers = []
         for _ in range(brokers_count):
             brokers_node_id, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("host is null")
             else:
                 end = position + size
-                brokers_host = str(buffer[position:end], "utf-8")
+                brokers_host = str(buffer[position + 1 : end], "utf-8")
                 position = end
             brokers_port, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             brokers_rack: str | None
-            if size < 0:
+            if not size:
                 brokers_rack = None
+                position += 1
             else:
                 end = position + size
-                brokers_rack = str(buffer[position:end], "utf-8")
+                brokers_rack = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            brokers_tag_count = buffer[position]
-            position += 1
-            if brokers_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             brokers.append(MetadataResponseBroker(brokers_node_id, brokers_host, brokers_port, brokers_rack))
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     cluster_id: str | None
-    if size < 0:
+    if not size:
         cluster_id = None
+        position += 1
     else:
         end = position + size
-        cluster_id = str(buffer[position:end], "utf-8")
+        cluster_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     controller_id, topics_count = _unpack_iB(buffer, position)
     position += 5
@@ -1738,22 +1734,22 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 10 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 10 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             topics_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_is_internal, topics_partitions_count = _unpack_tB(buffer, position)
             position += 2
@@ -1763,7 +1759,7 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -1777,7 +1773,7 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_replica_nodes: list[int]
                     if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                    elif topics_partitions_replica_nodes_count > 1 and topics_partitions_replica_nodes_count * 4 > limit - position:
                         raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
                         topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
@@ -1790,7 +1786,7 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_isr_nodes: list[int]
                     if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                    elif topics_partitions_isr_nodes_count > 1 and topics_partitions_isr_nodes_count * 4 > limit - position:
                         raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
                         topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
@@ -1803,15 +1799,15 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
                     topics_partitions_offline_replicas: list[int]
                     if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                    elif topics_partitions_offline_replicas_count > 1 and topics_partitions_offline_replicas_count * 4 > limit - position:
                         raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
                         topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
                         position += topics_partitions_offline_replicas_count * 4
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(MetadataResponsePartition(topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes, topics_partitions_isr_nodes, topics_partitions_offline_replicas))
             topics_topic_authorized_operations, topics_tag_count = _unpack_iB(buffer, position)
             position += 5
@@ -1852,8 +1848,7 @@ def _encode_response_v9(message: MetadataResponse) -> Generator[None, None, list
             write(b'\x00')
         else:
             text = brokers_rack.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
@@ -1865,8 +1860,7 @@ def _encode_response_v9(message: MetadataResponse) -> Generator[None, None, list
         write(b'\x00')
     else:
         text = cluster_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     topics = message.topics
     size = len(topics) + 1
@@ -1900,12 +1894,10 @@ def _encode_response_v9(message: MetadataResponse) -> Generator[None, None, list
                 write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
             write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            size = len(topics_partitions_isr_nodes) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_isr_nodes) + 1])
             write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            size = len(topics_partitions_offline_replicas) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_offline_replicas) + 1])
             write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
             write(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
@@ -1933,51 +1925,52 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
     brokers: list[MetadataResponseBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 11 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 11 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
         brokers = []
         for _ in range(brokers_count):
             brokers_node_id, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("host is null")
             else:
                 end = position + size
-                brokers_host = str(buffer[position:end], "utf-8")
+                brokers_host = str(buffer[position + 1 : end], "utf-8")
                 position = end
             brokers_port, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             brokers_rack: str | None
-            if size < 0:
+            if not size:
                 brokers_rack = None
+                position += 1
             else:
                 end = position + size
-                brokers_rack = str(buffer[position:end], "utf-8")
+                brokers_rack = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            brokers_tag_count = buffer[position]
-            position += 1
-            if brokers_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             brokers.append(MetadataResponseBroker(brokers_node_id, brokers_host, brokers_port, brokers_rack))
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     cluster_id: str | None
-    if size < 0:
+    if not size:
         cluster_id = None
+        position += 1
     else:
         end = position + size
-        cluster_id = str(buffer[position:end], "utf-8")
+        cluster_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     controller_id, topics_count = _unpack_iB(buffer, position)
     position += 5
@@ -1987,22 +1980,22 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
     topics: list[MetadataResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 26 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 26 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             topics_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_topic_id, topics_is_internal, topics_partitions_count = _unpack_16stB(buffer, position)
             position += 18
@@ -2012,7 +2005,7 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
             topics_partitions: list[MetadataResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -2026,7 +2019,7 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
                     topics_partitions_replica_nodes: list[int]
                     if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                    elif topics_partitions_replica_nodes_count > 1 and topics_partitions_replica_nodes_count * 4 > limit - position:
                         raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
                         topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
@@ -2039,7 +2032,7 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
                     topics_partitions_isr_nodes: list[int]
                     if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                    elif topics_partitions_isr_nodes_count > 1 and topics_partitions_isr_nodes_count * 4 > limit - position:
                         raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
                         topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
@@ -2052,15 +2045,15 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
                     topics_partitions_offline_replicas: list[int]
                     if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                    elif topics_partitions_offline_replicas_count > 1 and topics_partitions_offline_replicas_count * 4 > limit - position:
                         raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
                         topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
                         position += topics_partitions_offline_replicas_count * 4
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(MetadataResponsePartition(topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes, topics_partitions_isr_nodes, topics_partitions_offline_replicas))
             topics_topic_authorized_operations, topics_tag_count = _unpack_iB(buffer, position)
             position += 5
@@ -2101,8 +2094,7 @@ def _encode_response_v10(message: MetadataResponse) -> Generator[None, None, lis
             write(b'\x00')
         else:
             text = brokers_rack.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
@@ -2114,8 +2106,7 @@ def _encode_response_v10(message: MetadataResponse) -> Generator[None, None, lis
         write(b'\x00')
     else:
         text = cluster_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     topics = message.topics
     size = len(topics) + 1
@@ -2149,12 +2140,10 @@ def _encode_response_v10(message: MetadataResponse) -> Generator[None, None, lis
                 write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
             write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            size = len(topics_partitions_isr_nodes) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_isr_nodes) + 1])
             write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            size = len(topics_partitions_offline_replicas) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_offline_replicas) + 1])
             write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
             write(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
@@ -2182,51 +2171,52 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
     brokers: list[MetadataResponseBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 11 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 11 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
         brokers = []
         for _ in range(brokers_count):
             brokers_node_id, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("host is null")
             else:
                 end = position + size
-                brokers_host = str(buffer[position:end], "utf-8")
+                brokers_host = str(buffer[position + 1 : end], "utf-8")
                 position = end
             brokers_port, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             brokers_rack: str | None
-            if size < 0:
+            if not size:
                 brokers_rack = None
+                position += 1
             else:
                 end = position + size
-                brokers_rack = str(buffer[position:end], "utf-8")
+                brokers_rack = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            brokers_tag_count = buffer[position]
-            position += 1
-            if brokers_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             brokers.append(MetadataResponseBroker(brokers_node_id, brokers_host, brokers_port, brokers_rack))
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     cluster_id: str | None
-    if size < 0:
+    if not size:
         cluster_id = None
+        position += 1
     else:
         end = position + size
-        cluster_id = str(buffer[position:end], "utf-8")
+        cluster_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     controller_id, topics_count = _unpack_iB(buffer, position)
     position += 5
@@ -2236,22 +2226,22 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
     topics: list[MetadataResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 26 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 26 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             topics_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_topic_id, topics_is_internal, topics_partitions_count = _unpack_16stB(buffer, position)
             position += 18
@@ -2261,7 +2251,7 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
             topics_partitions: list[MetadataResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -2275,7 +2265,7 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
                     topics_partitions_replica_nodes: list[int]
                     if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                    elif topics_partitions_replica_nodes_count > 1 and topics_partitions_replica_nodes_count * 4 > limit - position:
                         raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
                         topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
@@ -2288,7 +2278,7 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
                     topics_partitions_isr_nodes: list[int]
                     if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                    elif topics_partitions_isr_nodes_count > 1 and topics_partitions_isr_nodes_count * 4 > limit - position:
                         raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
                         topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
@@ -2301,25 +2291,25 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
                     topics_partitions_offline_replicas: list[int]
                     if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                    elif topics_partitions_offline_replicas_count > 1 and topics_partitions_offline_replicas_count * 4 > limit - position:
                         raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
                         topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
                         position += topics_partitions_offline_replicas_count * 4
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(MetadataResponsePartition(topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes, topics_partitions_isr_nodes, topics_partitions_offline_replicas))
             topics_topic_authorized_operations, topics_tag_count = _unpack_iB(buffer, position)
             position += 5
             if topics_tag_count:
                 position = skip_tags(buffer, position - 1)
             topics.append(MetadataResponseTopic(topics_error_code, topics_name, topics_topic_id, topics_is_internal, topics_partitions, topics_topic_authorized_operations))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics), position
@@ -2350,8 +2340,7 @@ def _encode_response_v11(message: MetadataResponse) -> Generator[None, None, lis
             write(b'\x00')
         else:
             text = brokers_rack.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
@@ -2363,8 +2352,7 @@ def _encode_response_v11(message: MetadataResponse) -> Generator[None, None, lis
         write(b'\x00')
     else:
         text = cluster_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     topics = message.topics
     size = len(topics) + 1
@@ -2398,12 +2386,10 @@ def _encode_response_v11(message: MetadataResponse) -> Generator[None, None, lis
                 write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
             write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            size = len(topics_partitions_isr_nodes) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_isr_nodes) + 1])
             write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            size = len(topics_partitions_offline_replicas) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_offline_replicas) + 1])
             write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
             write(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
@@ -2431,51 +2417,52 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
     brokers: list[MetadataResponseBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 11 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 11 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
         brokers = []
         for _ in range(brokers_count):
             brokers_node_id, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("host is null")
             else:
                 end = position + size
-                brokers_host = str(buffer[position:end], "utf-8")
+                brokers_host = str(buffer[position + 1 : end], "utf-8")
                 position = end
             brokers_port, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             brokers_rack: str | None
-            if size < 0:
+            if not size:
                 brokers_rack = None
+                position += 1
             else:
                 end = position + size
-                brokers_rack = str(buffer[position:end], "utf-8")
+                brokers_rack = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            brokers_tag_count = buffer[position]
-            position += 1
-            if brokers_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             brokers.append(MetadataResponseBroker(brokers_node_id, brokers_host, brokers_port, brokers_rack))
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     cluster_id: str | None
-    if size < 0:
+    if not size:
         cluster_id = None
+        position += 1
     else:
         end = position + size
-        cluster_id = str(buffer[position:end], "utf-8")
+        cluster_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     controller_id, topics_count = _unpack_iB(buffer, position)
     position += 5
@@ -2485,23 +2472,24 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
     topics: list[MetadataResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 26 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 26 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             topics_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             topics_name: str | None
-            if size < 0:
+            if not size:
                 topics_name = None
+                position += 1
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_topic_id, topics_is_internal, topics_partitions_count = _unpack_16stB(buffer, position)
             position += 18
@@ -2511,7 +2499,7 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
             topics_partitions: list[MetadataResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -2525,7 +2513,7 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
                     topics_partitions_replica_nodes: list[int]
                     if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                    elif topics_partitions_replica_nodes_count > 1 and topics_partitions_replica_nodes_count * 4 > limit - position:
                         raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
                         topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
@@ -2538,7 +2526,7 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
                     topics_partitions_isr_nodes: list[int]
                     if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                    elif topics_partitions_isr_nodes_count > 1 and topics_partitions_isr_nodes_count * 4 > limit - position:
                         raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
                         topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
@@ -2551,25 +2539,25 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
                     topics_partitions_offline_replicas: list[int]
                     if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                    elif topics_partitions_offline_replicas_count > 1 and topics_partitions_offline_replicas_count * 4 > limit - position:
                         raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
                         topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
                         position += topics_partitions_offline_replicas_count * 4
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(MetadataResponsePartition(topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes, topics_partitions_isr_nodes, topics_partitions_offline_replicas))
             topics_topic_authorized_operations, topics_tag_count = _unpack_iB(buffer, position)
             position += 5
             if topics_tag_count:
                 position = skip_tags(buffer, position - 1)
             topics.append(MetadataResponseTopic(topics_error_code, topics_name, topics_topic_id, topics_is_internal, topics_partitions, topics_topic_authorized_operations))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics), position
@@ -2600,8 +2588,7 @@ def _encode_response_v12(message: MetadataResponse) -> Generator[None, None, lis
             write(b'\x00')
         else:
             text = brokers_rack.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
@@ -2613,8 +2600,7 @@ def _encode_response_v12(message: MetadataResponse) -> Generator[None, None, lis
         write(b'\x00')
     else:
         text = cluster_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     topics = message.topics
     size = len(topics) + 1
@@ -2629,8 +2615,7 @@ def _encode_response_v12(message: MetadataResponse) -> Generator[None, None, lis
             write(b'\x00')
         else:
             text = topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
@@ -2647,12 +2632,10 @@ def _encode_response_v12(message: MetadataResponse) -> Generator[None, None, lis
                 write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
             write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            size = len(topics_partitions_isr_nodes) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_isr_nodes) + 1])
             write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            size = len(topics_partitions_offline_replicas) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_offline_replicas) + 1])
             write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
             write(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
@@ -2680,51 +2663,52 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[MetadataRespons
     brokers: list[MetadataResponseBroker]
     if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif brokers_count * 11 > limit - position or brokers_count > room:
+    elif brokers_count > room or brokers_count > 1 and brokers_count * 11 > limit - position:
         raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
         room -= brokers_count
         brokers = []
         for _ in range(brokers_count):
             brokers_node_id, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("host is null")
             else:
                 end = position + size
-                brokers_host = str(buffer[position:end], "utf-8")
+                brokers_host = str(buffer[position + 1 : end], "utf-8")
                 position = end
             brokers_port, size = _unpack_iB(buffer, position)
-            position += 5
+            position += 4
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             brokers_rack: str | None
-            if size < 0:
+            if not size:
                 brokers_rack = None
+                position += 1
             else:
                 end = position + size
-                brokers_rack = str(buffer[position:end], "utf-8")
+                brokers_rack = str(buffer[position + 1 : end], "utf-8")
                 position = end
-            brokers_tag_count = buffer[position]
-            position += 1
-            if brokers_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             brokers.append(MetadataResponseBroker(brokers_node_id, brokers_host, brokers_port, brokers_rack))
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     cluster_id: str | None
-    if size < 0:
+    if not size:
         cluster_id = None
+        position += 1
     else:
         end = position + size
-        cluster_id = str(buffer[position:end], "utf-8")
+        cluster_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     controller_id, topics_count = _unpack_iB(buffer, position)
     position += 5
@@ -2734,23 +2718,24 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[MetadataRespons
     topics: list[MetadataResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 26 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 26 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             topics_error_code, size = _unpack_hB(buffer, position)
-            position += 3
+            position += 2
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             topics_name: str | None
-            if size < 0:
+            if not size:
                 topics_name = None
+                position += 1
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_topic_id, topics_is_internal, topics_partitions_count = _unpack_16stB(buffer, position)
             position += 18
@@ -2760,7 +2745,7 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[MetadataRespons
             topics_partitions: list[MetadataResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -2774,7 +2759,7 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[MetadataRespons
                     topics_partitions_replica_nodes: list[int]
                     if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                    elif topics_partitions_replica_nodes_count > 1 and topics_partitions_replica_nodes_count * 4 > limit - position:
                         raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
                         topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
@@ -2787,7 +2772,7 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[MetadataRespons
                     topics_partitions_isr_nodes: list[int]
                     if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                    elif topics_partitions_isr_nodes_count > 1 and topics_partitions_isr_nodes_count * 4 > limit - position:
                         raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
                         topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
@@ -2800,15 +2785,15 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[MetadataRespons
                     topics_partitions_offline_replicas: list[int]
                     if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                    elif topics_partitions_offline_replicas_count > 1 and topics_partitions_offline_replicas_count * 4 > limit - position:
                         raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
                         topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
                         position += topics_partitions_offline_replicas_count * 4
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(MetadataResponsePartition(topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes, topics_partitions_isr_nodes, topics_partitions_offline_replicas))
             topics_topic_authorized_operations, topics_tag_count = _unpack_iB(buffer, position)
             position += 5
@@ -2849,8 +2834,7 @@ def _encode_response_v13(message: MetadataResponse) -> Generator[None, None, lis
             write(b'\x00')
         else:
             text = brokers_rack.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         write(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
@@ -2862,8 +2846,7 @@ def _encode_response_v13(message: MetadataResponse) -> Generator[None, None, lis
         write(b'\x00')
     else:
         text = cluster_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     topics = message.topics
     size = len(topics) + 1
@@ -2878,8 +2861,7 @@ def _encode_response_v13(message: MetadataResponse) -> Generator[None, None, lis
             write(b'\x00')
         else:
             text = topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
@@ -2896,12 +2878,10 @@ def _encode_response_v13(message: MetadataResponse) -> Generator[None, None, lis
                 write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
             write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            size = len(topics_partitions_isr_nodes) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_isr_nodes) + 1])
             write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            size = len(topics_partitions_offline_replicas) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partitions_offline_replicas) + 1])
             write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
             write(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:

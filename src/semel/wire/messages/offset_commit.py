@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 8
 
@@ -81,7 +81,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     topics: list[OffsetCommitRequestTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -100,7 +100,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             topics_partitions: list[OffsetCommitRequestPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 14 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 14 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -180,7 +180,7 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     topics: list[OffsetCommitRequestTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -199,7 +199,7 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             topics_partitions: list[OffsetCommitRequestPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 14 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 14 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -279,7 +279,7 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     topics: list[OffsetCommitRequestTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -298,7 +298,7 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             topics_partitions: list[OffsetCommitRequestPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -389,7 +389,7 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     topics: list[OffsetCommitRequestTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -408,7 +408,7 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             topics_partitions: list[OffsetCommitRequestPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -475,38 +475,37 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     generation_id_or_member_epoch, size = _unpack_iB(buffer, position)
-    position += 5
+    position += 4
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("member_id is null")
     else:
         end = position + size
-        member_id = str(buffer[position:end], "utf-8")
+        member_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     group_instance_id: str | None
-    if size < 0:
+    if not size:
         group_instance_id = None
+        position += 1
     else:
         end = position + size
-        group_instance_id = str(buffer[position:end], "utf-8")
+        group_instance_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     topics_count = buffer[position]
     position += 1
@@ -516,22 +515,21 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     topics: list[OffsetCommitRequestTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -541,38 +539,39 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             topics_partitions: list[OffsetCommitRequestPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
                 for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
-                    position += 17
+                    position += 16
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     topics_partitions_committed_metadata: str | None
-                    if size < 0:
+                    if not size:
                         topics_partitions_committed_metadata = None
+                        position += 1
                     else:
                         end = position + size
-                        topics_partitions_committed_metadata = str(buffer[position:end], "utf-8")
+                        topics_partitions_committed_metadata = str(buffer[position + 1 : end], "utf-8")
                         position = end
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(OffsetCommitRequestPartition(topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, topics_partitions_committed_metadata))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(OffsetCommitRequestTopic(topics_name, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, group_instance_id, -1, topics), position
@@ -583,8 +582,7 @@ def _encode_request_v8(message: OffsetCommitRequest) -> list[Buffer]:
     write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     member_id = message.member_id
     text = member_id.encode()
@@ -599,21 +597,17 @@ def _encode_request_v8(message: OffsetCommitRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = group_instance_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     topics = message.topics
-    size = len(topics) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topics) + 1])
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             topics_partitions_committed_metadata = topics_partitions_element.committed_metadata
             write(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
@@ -621,8 +615,7 @@ def _encode_request_v8(message: OffsetCommitRequest) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             write(b'\x00')
         write(b'\x00')
@@ -634,38 +627,37 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[OffsetCommitRequ
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     generation_id_or_member_epoch, size = _unpack_iB(buffer, position)
-    position += 5
+    position += 4
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("member_id is null")
     else:
         end = position + size
-        member_id = str(buffer[position:end], "utf-8")
+        member_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     group_instance_id: str | None
-    if size < 0:
+    if not size:
         group_instance_id = None
+        position += 1
     else:
         end = position + size
-        group_instance_id = str(buffer[position:end], "utf-8")
+        group_instance_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     topics_count = buffer[position]
     position += 1
@@ -675,7 +667,7 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[OffsetCommitRequ
     topics: list[OffsetCommitRequestTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 18 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 18 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -689,38 +681,39 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[OffsetCommitRequ
             topics_partitions: list[OffsetCommitRequestPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
                 for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
-                    position += 17
+                    position += 16
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     topics_partitions_committed_metadata: str | None
-                    if size < 0:
+                    if not size:
                         topics_partitions_committed_metadata = None
+                        position += 1
                     else:
                         end = position + size
-                        topics_partitions_committed_metadata = str(buffer[position:end], "utf-8")
+                        topics_partitions_committed_metadata = str(buffer[position + 1 : end], "utf-8")
                         position = end
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(OffsetCommitRequestPartition(topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, topics_partitions_committed_metadata))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(OffsetCommitRequestTopic('', topics_partitions, topics_topic_id))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, group_instance_id, -1, topics), position
@@ -731,8 +724,7 @@ def _encode_request_v10(message: OffsetCommitRequest) -> list[Buffer]:
     write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     member_id = message.member_id
     text = member_id.encode()
@@ -747,12 +739,10 @@ def _encode_request_v10(message: OffsetCommitRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = group_instance_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     topics = message.topics
-    size = len(topics) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topics) + 1])
     for topics_element in topics:
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
@@ -767,8 +757,7 @@ def _encode_request_v10(message: OffsetCommitRequest) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             write(b'\x00')
         write(b'\x00')
@@ -843,7 +832,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
     topics: list[OffsetCommitResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -862,7 +851,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
             topics_partitions: list[OffsetCommitResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 6 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 6 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -902,7 +891,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
     topics: list[OffsetCommitResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -921,7 +910,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
             topics_partitions: list[OffsetCommitResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 6 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 6 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -964,22 +953,21 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
     topics: list[OffsetCommitResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -989,7 +977,7 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
             topics_partitions: list[OffsetCommitResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 7 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 7 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -1000,15 +988,15 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(OffsetCommitResponsePartition(topics_partitions_partition_index, topics_partitions_error_code))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(OffsetCommitResponseTopic(topics_name, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return OffsetCommitResponse(throttle_time_ms, topics), position
@@ -1026,12 +1014,10 @@ def _encode_response_v8(message: OffsetCommitResponse) -> list[Buffer]:
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             write(_pack_ihx(topics_partitions_element.partition_index, topics_partitions_element.error_code))
         write(b'\x00')
@@ -1050,7 +1036,7 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[OffsetCommitRes
     topics: list[OffsetCommitResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 18 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 18 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -1064,7 +1050,7 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[OffsetCommitRes
             topics_partitions: list[OffsetCommitResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 7 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 7 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -1075,15 +1061,15 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[OffsetCommitRes
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(OffsetCommitResponsePartition(topics_partitions_partition_index, topics_partitions_error_code))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(OffsetCommitResponseTopic('', topics_partitions, topics_topic_id))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return OffsetCommitResponse(throttle_time_ms, topics), position

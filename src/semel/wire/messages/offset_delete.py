@@ -51,7 +51,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteReque
     topics: list[OffsetDeleteRequestTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -70,7 +70,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteReque
             topics_partitions: list[OffsetDeleteRequestPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 4 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 4 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -157,7 +157,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteResp
     topics: list[OffsetDeleteResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -176,7 +176,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteResp
             topics_partitions: list[OffsetDeleteResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 6 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 6 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 9
 
@@ -74,7 +74,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     topics: list[OffsetFetchRequestTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -93,7 +93,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
             topics_partition_indexes: list[int]
             if topics_partition_indexes_count < 0:
                 raise Malformed("partition_indexes is null")
-            elif topics_partition_indexes_count * 4 > limit - position:
+            elif topics_partition_indexes_count > 1 and topics_partition_indexes_count * 4 > limit - position:
                 raise Malformed(f"partition_indexes cannot have {topics_partition_indexes_count} elements")
             else:
                 topics_partition_indexes = list(unpack_from(f">{topics_partition_indexes_count}i", buffer, position))
@@ -144,7 +144,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
         if topics_count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -163,7 +163,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
             topics_partition_indexes: list[int]
             if topics_partition_indexes_count < 0:
                 raise Malformed("partition_indexes is null")
-            elif topics_partition_indexes_count * 4 > limit - position:
+            elif topics_partition_indexes_count > 1 and topics_partition_indexes_count * 4 > limit - position:
                 raise Malformed(f"partition_indexes cannot have {topics_partition_indexes_count} elements")
             else:
                 topics_partition_indexes = list(unpack_from(f">{topics_partition_indexes_count}i", buffer, position))
@@ -201,15 +201,14 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     topics_count = buffer[position]
     position += 1
@@ -219,22 +218,21 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     topics: list[OffsetFetchRequestTopic] | None
     if topics_count < 0:
         topics = None
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partition_indexes_count = buffer[position]
             position += 1
@@ -244,20 +242,20 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
             topics_partition_indexes: list[int]
             if topics_partition_indexes_count < 0:
                 raise Malformed("partition_indexes is null")
-            elif topics_partition_indexes_count * 4 > limit - position:
+            elif topics_partition_indexes_count > 1 and topics_partition_indexes_count * 4 > limit - position:
                 raise Malformed(f"partition_indexes cannot have {topics_partition_indexes_count} elements")
             else:
                 topics_partition_indexes = list(unpack_from(f">{topics_partition_indexes_count}i", buffer, position))
                 position += topics_partition_indexes_count * 4
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(OffsetFetchRequestTopic(topics_name, topics_partition_indexes))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return OffsetFetchRequest([], group_id, topics), position
@@ -268,24 +266,20 @@ def _encode_request_v6(message: OffsetFetchRequest) -> list[Buffer]:
     write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     topics = message.topics
     if topics is None:
         write(b'\x00')
     else:
-        size = len(topics) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics) + 1])
         for topics_element in topics:
             topics_name = topics_element.name
             text = topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             topics_partition_indexes = topics_element.partition_indexes
-            size = len(topics_partition_indexes) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partition_indexes) + 1])
             write(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
             write(b'\x00')
     write(b'\x00')
@@ -296,15 +290,14 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     topics_count = buffer[position]
     position += 1
@@ -314,22 +307,21 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     topics: list[OffsetFetchRequestTopic] | None
     if topics_count < 0:
         topics = None
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partition_indexes_count = buffer[position]
             position += 1
@@ -339,15 +331,15 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
             topics_partition_indexes: list[int]
             if topics_partition_indexes_count < 0:
                 raise Malformed("partition_indexes is null")
-            elif topics_partition_indexes_count * 4 > limit - position:
+            elif topics_partition_indexes_count > 1 and topics_partition_indexes_count * 4 > limit - position:
                 raise Malformed(f"partition_indexes cannot have {topics_partition_indexes_count} elements")
             else:
                 topics_partition_indexes = list(unpack_from(f">{topics_partition_indexes_count}i", buffer, position))
                 position += topics_partition_indexes_count * 4
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(OffsetFetchRequestTopic(topics_name, topics_partition_indexes))
     require_stable, tag_count_2 = _unpack_tB(buffer, position)
     position += 2
@@ -363,24 +355,20 @@ def _encode_request_v7(message: OffsetFetchRequest) -> list[Buffer]:
     write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     topics = message.topics
     if topics is None:
         write(b'\x00')
     else:
-        size = len(topics) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics) + 1])
         for topics_element in topics:
             topics_name = topics_element.name
             text = topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             topics_partition_indexes = topics_element.partition_indexes
-            size = len(topics_partition_indexes) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(topics_partition_indexes) + 1])
             write(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
             write(b'\x00')
     write(_pack_tx(message.require_stable))
@@ -398,22 +386,21 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     groups: list[OffsetFetchRequestGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 3 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 3 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
         groups = []
         for _ in range(groups_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_id is null")
             else:
                 end = position + size
-                groups_group_id = str(buffer[position:end], "utf-8")
+                groups_group_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             groups_topics_count = buffer[position]
             position += 1
@@ -423,22 +410,21 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
             groups_topics: list[OffsetFetchRequestTopics] | None
             if groups_topics_count < 0:
                 groups_topics = None
-            elif groups_topics_count * 3 > limit - position or groups_topics_count > room:
+            elif groups_topics_count > room or groups_topics_count > 1 and groups_topics_count * 3 > limit - position:
                 raise Malformed(f"topics cannot have {groups_topics_count} elements")
             else:
                 room -= groups_topics_count
                 groups_topics = []
                 for _ in range(groups_topics_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        groups_topics_name = str(buffer[position:end], "utf-8")
+                        groups_topics_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     groups_topics_partition_indexes_count = buffer[position]
                     position += 1
@@ -448,20 +434,20 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
                     groups_topics_partition_indexes: list[int]
                     if groups_topics_partition_indexes_count < 0:
                         raise Malformed("partition_indexes is null")
-                    elif groups_topics_partition_indexes_count * 4 > limit - position:
+                    elif groups_topics_partition_indexes_count > 1 and groups_topics_partition_indexes_count * 4 > limit - position:
                         raise Malformed(f"partition_indexes cannot have {groups_topics_partition_indexes_count} elements")
                     else:
                         groups_topics_partition_indexes = list(unpack_from(f">{groups_topics_partition_indexes_count}i", buffer, position))
                         position += groups_topics_partition_indexes_count * 4
-                    groups_topics_tag_count = buffer[position]
-                    position += 1
-                    if groups_topics_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     groups_topics.append(OffsetFetchRequestTopics(groups_topics_name, groups_topics_partition_indexes))
-            groups_tag_count = buffer[position]
-            position += 1
-            if groups_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             groups.append(OffsetFetchRequestGroup(groups_group_id, None, -1, groups_topics))
     require_stable, tag_count_2 = _unpack_tB(buffer, position)
     position += 2
@@ -476,29 +462,24 @@ def _encode_request_v8(message: OffsetFetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     groups = message.groups
-    size = len(groups) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(groups) + 1])
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_topics = groups_element.topics
         if groups_topics is None:
             write(b'\x00')
         else:
-            size = len(groups_topics) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(groups_topics) + 1])
             for groups_topics_element in groups_topics:
                 groups_topics_name = groups_topics_element.name
                 text = groups_topics_name.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
                 groups_topics_partition_indexes = groups_topics_element.partition_indexes
-                size = len(groups_topics_partition_indexes) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(groups_topics_partition_indexes) + 1])
                 write(pack(f">{len(groups_topics_partition_indexes)}i", *groups_topics_partition_indexes))
                 write(b'\x00')
         write(b'\x00')
@@ -517,34 +498,33 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     groups: list[OffsetFetchRequestGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 8 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 8 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
         groups = []
         for _ in range(groups_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_id is null")
             else:
                 end = position + size
-                groups_group_id = str(buffer[position:end], "utf-8")
+                groups_group_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             groups_member_id: str | None
-            if size < 0:
+            if not size:
                 groups_member_id = None
+                position += 1
             else:
                 end = position + size
-                groups_member_id = str(buffer[position:end], "utf-8")
+                groups_member_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             groups_member_epoch, groups_topics_count = _unpack_iB(buffer, position)
             position += 5
@@ -554,22 +534,21 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
             groups_topics: list[OffsetFetchRequestTopics] | None
             if groups_topics_count < 0:
                 groups_topics = None
-            elif groups_topics_count * 3 > limit - position or groups_topics_count > room:
+            elif groups_topics_count > room or groups_topics_count > 1 and groups_topics_count * 3 > limit - position:
                 raise Malformed(f"topics cannot have {groups_topics_count} elements")
             else:
                 room -= groups_topics_count
                 groups_topics = []
                 for _ in range(groups_topics_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        groups_topics_name = str(buffer[position:end], "utf-8")
+                        groups_topics_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     groups_topics_partition_indexes_count = buffer[position]
                     position += 1
@@ -579,20 +558,20 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
                     groups_topics_partition_indexes: list[int]
                     if groups_topics_partition_indexes_count < 0:
                         raise Malformed("partition_indexes is null")
-                    elif groups_topics_partition_indexes_count * 4 > limit - position:
+                    elif groups_topics_partition_indexes_count > 1 and groups_topics_partition_indexes_count * 4 > limit - position:
                         raise Malformed(f"partition_indexes cannot have {groups_topics_partition_indexes_count} elements")
                     else:
                         groups_topics_partition_indexes = list(unpack_from(f">{groups_topics_partition_indexes_count}i", buffer, position))
                         position += groups_topics_partition_indexes_count * 4
-                    groups_topics_tag_count = buffer[position]
-                    position += 1
-                    if groups_topics_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     groups_topics.append(OffsetFetchRequestTopics(groups_topics_name, groups_topics_partition_indexes))
-            groups_tag_count = buffer[position]
-            position += 1
-            if groups_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             groups.append(OffsetFetchRequestGroup(groups_group_id, groups_member_id, groups_member_epoch, groups_topics))
     require_stable, tag_count_2 = _unpack_tB(buffer, position)
     position += 2
@@ -607,38 +586,32 @@ def _encode_request_v9(message: OffsetFetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     groups = message.groups
-    size = len(groups) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(groups) + 1])
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_member_id = groups_element.member_id
         if groups_member_id is None:
             write(b'\x00')
         else:
             text = groups_member_id.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         groups_topics = groups_element.topics
         write(_pack_i(groups_element.member_epoch))
         if groups_topics is None:
             write(b'\x00')
         else:
-            size = len(groups_topics) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(groups_topics) + 1])
             for groups_topics_element in groups_topics:
                 groups_topics_name = groups_topics_element.name
                 text = groups_topics_name.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
                 groups_topics_partition_indexes = groups_topics_element.partition_indexes
-                size = len(groups_topics_partition_indexes) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(groups_topics_partition_indexes) + 1])
                 write(pack(f">{len(groups_topics_partition_indexes)}i", *groups_topics_partition_indexes))
                 write(b'\x00')
         write(b'\x00')
@@ -657,34 +630,33 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[OffsetFetchReque
     groups: list[OffsetFetchRequestGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 8 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 8 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
         groups = []
         for _ in range(groups_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_id is null")
             else:
                 end = position + size
-                groups_group_id = str(buffer[position:end], "utf-8")
+                groups_group_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
+                size, position = read_uvarint(buffer, position)
+                position -= 1
             groups_member_id: str | None
-            if size < 0:
+            if not size:
                 groups_member_id = None
+                position += 1
             else:
                 end = position + size
-                groups_member_id = str(buffer[position:end], "utf-8")
+                groups_member_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             groups_member_epoch, groups_topics_count = _unpack_iB(buffer, position)
             position += 5
@@ -694,7 +666,7 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[OffsetFetchReque
             groups_topics: list[OffsetFetchRequestTopics] | None
             if groups_topics_count < 0:
                 groups_topics = None
-            elif groups_topics_count * 18 > limit - position or groups_topics_count > room:
+            elif groups_topics_count > room or groups_topics_count > 1 and groups_topics_count * 18 > limit - position:
                 raise Malformed(f"topics cannot have {groups_topics_count} elements")
             else:
                 room -= groups_topics_count
@@ -708,20 +680,20 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[OffsetFetchReque
                     groups_topics_partition_indexes: list[int]
                     if groups_topics_partition_indexes_count < 0:
                         raise Malformed("partition_indexes is null")
-                    elif groups_topics_partition_indexes_count * 4 > limit - position:
+                    elif groups_topics_partition_indexes_count > 1 and groups_topics_partition_indexes_count * 4 > limit - position:
                         raise Malformed(f"partition_indexes cannot have {groups_topics_partition_indexes_count} elements")
                     else:
                         groups_topics_partition_indexes = list(unpack_from(f">{groups_topics_partition_indexes_count}i", buffer, position))
                         position += groups_topics_partition_indexes_count * 4
-                    groups_topics_tag_count = buffer[position]
-                    position += 1
-                    if groups_topics_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     groups_topics.append(OffsetFetchRequestTopics('', groups_topics_partition_indexes, groups_topics_topic_id))
-            groups_tag_count = buffer[position]
-            position += 1
-            if groups_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             groups.append(OffsetFetchRequestGroup(groups_group_id, groups_member_id, groups_member_epoch, groups_topics))
     require_stable, tag_count_2 = _unpack_tB(buffer, position)
     position += 2
@@ -736,29 +708,25 @@ def _encode_request_v10(message: OffsetFetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     groups = message.groups
-    size = len(groups) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(groups) + 1])
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_member_id = groups_element.member_id
         if groups_member_id is None:
             write(b'\x00')
         else:
             text = groups_member_id.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
         groups_topics = groups_element.topics
         write(_pack_i(groups_element.member_epoch))
         if groups_topics is None:
             write(b'\x00')
         else:
-            size = len(groups_topics) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(groups_topics) + 1])
             for groups_topics_element in groups_topics:
                 groups_topics_partition_indexes = groups_topics_element.partition_indexes
                 size = len(groups_topics_partition_indexes) + 1
@@ -866,7 +834,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     topics: list[OffsetFetchResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -885,7 +853,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             topics_partitions: list[OffsetFetchResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 16 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 16 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -944,7 +912,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     topics: list[OffsetFetchResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -963,7 +931,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             topics_partitions: list[OffsetFetchResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 16 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 16 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -1025,7 +993,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     topics: list[OffsetFetchResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -1044,7 +1012,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             topics_partitions: list[OffsetFetchResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 16 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 16 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -1106,7 +1074,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     topics: list[OffsetFetchResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -1125,7 +1093,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             topics_partitions: list[OffsetFetchResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 20 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 20 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -1190,22 +1158,21 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     topics: list[OffsetFetchResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -1215,33 +1182,34 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             topics_partitions: list[OffsetFetchResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 20 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 20 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
                 for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
-                    position += 17
+                    position += 16
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     topics_partitions_metadata: str | None
-                    if size < 0:
+                    if not size:
                         topics_partitions_metadata = None
+                        position += 1
                     else:
                         end = position + size
-                        topics_partitions_metadata = str(buffer[position:end], "utf-8")
+                        topics_partitions_metadata = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     topics_partitions_error_code, topics_partitions_tag_count = _unpack_hB(buffer, position)
                     position += 3
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(OffsetFetchResponsePartition(topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, topics_partitions_metadata, topics_partitions_error_code))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(OffsetFetchResponseTopic(topics_name, topics_partitions))
     error_code, tag_count_2 = _unpack_hB(buffer, position)
     position += 3
@@ -1264,12 +1232,10 @@ def _encode_response_v6(message: OffsetFetchResponse) -> list[Buffer]:
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             topics_partitions_metadata = topics_partitions_element.metadata
             write(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
@@ -1277,8 +1243,7 @@ def _encode_response_v6(message: OffsetFetchResponse) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = topics_partitions_metadata.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             write(_pack_hx(topics_partitions_element.error_code))
         write(b'\x00')
@@ -1297,22 +1262,21 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     groups: list[OffsetFetchResponseGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 5 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 5 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
         groups = []
         for _ in range(groups_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_id is null")
             else:
                 end = position + size
-                groups_group_id = str(buffer[position:end], "utf-8")
+                groups_group_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             groups_topics_count = buffer[position]
             position += 1
@@ -1322,22 +1286,21 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             groups_topics: list[OffsetFetchResponseTopics]
             if groups_topics_count < 0:
                 raise Malformed("topics is null")
-            elif groups_topics_count * 3 > limit - position or groups_topics_count > room:
+            elif groups_topics_count > room or groups_topics_count > 1 and groups_topics_count * 3 > limit - position:
                 raise Malformed(f"topics cannot have {groups_topics_count} elements")
             else:
                 room -= groups_topics_count
                 groups_topics = []
                 for _ in range(groups_topics_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        groups_topics_name = str(buffer[position:end], "utf-8")
+                        groups_topics_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     groups_topics_partitions_count = buffer[position]
                     position += 1
@@ -1347,43 +1310,44 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
                     groups_topics_partitions: list[OffsetFetchResponsePartitions]
                     if groups_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif groups_topics_partitions_count * 20 > limit - position or groups_topics_partitions_count > room:
+                    elif groups_topics_partitions_count > room or groups_topics_partitions_count > 1 and groups_topics_partitions_count * 20 > limit - position:
                         raise Malformed(f"partitions cannot have {groups_topics_partitions_count} elements")
                     else:
                         room -= groups_topics_partitions_count
                         groups_topics_partitions = []
                         for _ in range(groups_topics_partitions_count):
                             groups_topics_partitions_partition_index, groups_topics_partitions_committed_offset, groups_topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
-                            position += 17
+                            position += 16
                             if size > 127:
-                                size, position = read_uvarint(buffer, position - 1)
-                            size -= 1
+                                size, position = read_uvarint(buffer, position)
+                                position -= 1
                             groups_topics_partitions_metadata: str | None
-                            if size < 0:
+                            if not size:
                                 groups_topics_partitions_metadata = None
+                                position += 1
                             else:
                                 end = position + size
-                                groups_topics_partitions_metadata = str(buffer[position:end], "utf-8")
+                                groups_topics_partitions_metadata = str(buffer[position + 1 : end], "utf-8")
                                 position = end
                             groups_topics_partitions_error_code, groups_topics_partitions_tag_count = _unpack_hB(buffer, position)
                             position += 3
                             if groups_topics_partitions_tag_count:
                                 position = skip_tags(buffer, position - 1)
                             groups_topics_partitions.append(OffsetFetchResponsePartitions(groups_topics_partitions_partition_index, groups_topics_partitions_committed_offset, groups_topics_partitions_committed_leader_epoch, groups_topics_partitions_metadata, groups_topics_partitions_error_code))
-                    groups_topics_tag_count = buffer[position]
-                    position += 1
-                    if groups_topics_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     groups_topics.append(OffsetFetchResponseTopics(groups_topics_name, groups_topics_partitions))
             groups_error_code, groups_tag_count = _unpack_hB(buffer, position)
             position += 3
             if groups_tag_count:
                 position = skip_tags(buffer, position - 1)
             groups.append(OffsetFetchResponseGroup(groups_group_id, groups_topics, groups_error_code))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return OffsetFetchResponse(throttle_time_ms, groups), position
@@ -1401,21 +1365,17 @@ def _encode_response_v8(message: OffsetFetchResponse) -> list[Buffer]:
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_topics = groups_element.topics
-        size = len(groups_topics) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(groups_topics) + 1])
         for groups_topics_element in groups_topics:
             groups_topics_name = groups_topics_element.name
             text = groups_topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             groups_topics_partitions = groups_topics_element.partitions
-            size = len(groups_topics_partitions) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(groups_topics_partitions) + 1])
             for groups_topics_partitions_element in groups_topics_partitions:
                 groups_topics_partitions_metadata = groups_topics_partitions_element.metadata
                 write(_pack_iqi(groups_topics_partitions_element.partition_index, groups_topics_partitions_element.committed_offset, groups_topics_partitions_element.committed_leader_epoch))
@@ -1423,8 +1383,7 @@ def _encode_response_v8(message: OffsetFetchResponse) -> list[Buffer]:
                     write(b'\x00')
                 else:
                     text = groups_topics_partitions_metadata.encode()
-                    size = len(text) + 1
-                    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    write(UVARINT[len(text) + 1])
                     write(text)
                 write(_pack_hx(groups_topics_partitions_element.error_code))
             write(b'\x00')
@@ -1444,22 +1403,21 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[OffsetFetchResp
     groups: list[OffsetFetchResponseGroup]
     if groups_count < 0:
         raise Malformed("groups is null")
-    elif groups_count * 5 > limit - position or groups_count > room:
+    elif groups_count > room or groups_count > 1 and groups_count * 5 > limit - position:
         raise Malformed(f"groups cannot have {groups_count} elements")
     else:
         room -= groups_count
         groups = []
         for _ in range(groups_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("group_id is null")
             else:
                 end = position + size
-                groups_group_id = str(buffer[position:end], "utf-8")
+                groups_group_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             groups_topics_count = buffer[position]
             position += 1
@@ -1469,7 +1427,7 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[OffsetFetchResp
             groups_topics: list[OffsetFetchResponseTopics]
             if groups_topics_count < 0:
                 raise Malformed("topics is null")
-            elif groups_topics_count * 18 > limit - position or groups_topics_count > room:
+            elif groups_topics_count > room or groups_topics_count > 1 and groups_topics_count * 18 > limit - position:
                 raise Malformed(f"topics cannot have {groups_topics_count} elements")
             else:
                 room -= groups_topics_count
@@ -1483,43 +1441,44 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[OffsetFetchResp
                     groups_topics_partitions: list[OffsetFetchResponsePartitions]
                     if groups_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif groups_topics_partitions_count * 20 > limit - position or groups_topics_partitions_count > room:
+                    elif groups_topics_partitions_count > room or groups_topics_partitions_count > 1 and groups_topics_partitions_count * 20 > limit - position:
                         raise Malformed(f"partitions cannot have {groups_topics_partitions_count} elements")
                     else:
                         room -= groups_topics_partitions_count
                         groups_topics_partitions = []
                         for _ in range(groups_topics_partitions_count):
                             groups_topics_partitions_partition_index, groups_topics_partitions_committed_offset, groups_topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
-                            position += 17
+                            position += 16
                             if size > 127:
-                                size, position = read_uvarint(buffer, position - 1)
-                            size -= 1
+                                size, position = read_uvarint(buffer, position)
+                                position -= 1
                             groups_topics_partitions_metadata: str | None
-                            if size < 0:
+                            if not size:
                                 groups_topics_partitions_metadata = None
+                                position += 1
                             else:
                                 end = position + size
-                                groups_topics_partitions_metadata = str(buffer[position:end], "utf-8")
+                                groups_topics_partitions_metadata = str(buffer[position + 1 : end], "utf-8")
                                 position = end
                             groups_topics_partitions_error_code, groups_topics_partitions_tag_count = _unpack_hB(buffer, position)
                             position += 3
                             if groups_topics_partitions_tag_count:
                                 position = skip_tags(buffer, position - 1)
                             groups_topics_partitions.append(OffsetFetchResponsePartitions(groups_topics_partitions_partition_index, groups_topics_partitions_committed_offset, groups_topics_partitions_committed_leader_epoch, groups_topics_partitions_metadata, groups_topics_partitions_error_code))
-                    groups_topics_tag_count = buffer[position]
-                    position += 1
-                    if groups_topics_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     groups_topics.append(OffsetFetchResponseTopics('', groups_topics_partitions, groups_topics_topic_id))
             groups_error_code, groups_tag_count = _unpack_hB(buffer, position)
             position += 3
             if groups_tag_count:
                 position = skip_tags(buffer, position - 1)
             groups.append(OffsetFetchResponseGroup(groups_group_id, groups_topics, groups_error_code))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return OffsetFetchResponse(throttle_time_ms, groups), position
@@ -1537,12 +1496,10 @@ def _encode_response_v10(message: OffsetFetchResponse) -> list[Buffer]:
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         groups_topics = groups_element.topics
-        size = len(groups_topics) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(groups_topics) + 1])
         for groups_topics_element in groups_topics:
             groups_topics_partitions = groups_topics_element.partitions
             size = len(groups_topics_partitions) + 1
@@ -1557,8 +1514,7 @@ def _encode_response_v10(message: OffsetFetchResponse) -> list[Buffer]:
                     write(b'\x00')
                 else:
                     text = groups_topics_partitions_metadata.encode()
-                    size = len(text) + 1
-                    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    write(UVARINT[len(text) + 1])
                     write(text)
                 write(_pack_hx(groups_topics_partitions_element.error_code))
             write(b'\x00')

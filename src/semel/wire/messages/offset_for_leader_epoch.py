@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 23
 
@@ -53,7 +53,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
     topics: list[OffsetForLeaderTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -72,7 +72,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
             topics_partitions: list[OffsetForLeaderPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 12 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 12 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -112,7 +112,7 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
     topics: list[OffsetForLeaderTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -131,7 +131,7 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
             topics_partitions: list[OffsetForLeaderPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 12 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 12 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -174,22 +174,21 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
     topics: list[OffsetForLeaderTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("topic is null")
             else:
                 end = position + size
-                topics_topic = str(buffer[position:end], "utf-8")
+                topics_topic = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -199,7 +198,7 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
             topics_partitions: list[OffsetForLeaderPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 13 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 13 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -210,15 +209,15 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(OffsetForLeaderPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(OffsetForLeaderTopic(topics_topic, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return OffsetForLeaderEpochRequest(replica_id, topics), position
@@ -236,12 +235,10 @@ def _encode_request_v4(message: OffsetForLeaderEpochRequest) -> list[Buffer]:
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             write(_pack_iiix(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.leader_epoch))
         write(b'\x00')
@@ -305,7 +302,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
     topics: list[OffsetForLeaderTopicResult]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -324,7 +321,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
             topics_partitions: list[EpochEndOffset]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -367,22 +364,21 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
     topics: list[OffsetForLeaderTopicResult]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("topic is null")
             else:
                 end = position + size
-                topics_topic = str(buffer[position:end], "utf-8")
+                topics_topic = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -392,7 +388,7 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
             topics_partitions: list[EpochEndOffset]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 19 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 19 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -403,15 +399,15 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(EpochEndOffset(topics_partitions_error_code, topics_partitions_partition, topics_partitions_leader_epoch, topics_partitions_end_offset))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(OffsetForLeaderTopicResult(topics_topic, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return OffsetForLeaderEpochResponse(throttle_time_ms, topics), position
@@ -429,12 +425,10 @@ def _encode_response_v4(message: OffsetForLeaderEpochResponse) -> list[Buffer]:
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             write(_pack_hiiqx(topics_partitions_element.error_code, topics_partitions_element.partition, topics_partitions_element.leader_epoch, topics_partitions_element.end_offset))
         write(b'\x00')

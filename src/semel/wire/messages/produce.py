@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 0
 
@@ -78,7 +78,7 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
     topic_data: list[TopicProduceData]
     if topic_data_count < 0:
         raise Malformed("topic_data is null")
-    elif topic_data_count * 6 > limit - position or topic_data_count > room:
+    elif topic_data_count > room or topic_data_count > 1 and topic_data_count * 6 > limit - position:
         raise Malformed(f"topic_data cannot have {topic_data_count} elements")
     else:
         room -= topic_data_count
@@ -97,7 +97,7 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
             topic_data_partition_data: list[PartitionProduceData]
             if topic_data_partition_data_count < 0:
                 raise Malformed("partition_data is null")
-            elif topic_data_partition_data_count * 8 > limit - position or topic_data_partition_data_count > room:
+            elif topic_data_partition_data_count > room or topic_data_partition_data_count > 1 and topic_data_partition_data_count * 8 > limit - position:
                 raise Malformed(f"partition_data cannot have {topic_data_partition_data_count} elements")
             else:
                 room -= topic_data_partition_data_count
@@ -160,16 +160,16 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
     view = memoryview(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     transactional_id: str | None
-    if size < 0:
+    if not size:
         transactional_id = None
+        position += 1
     else:
         end = position + size
-        transactional_id = str(buffer[position:end], "utf-8")
+        transactional_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     acks, timeout_ms, topic_data_count = _unpack_hiB(buffer, position)
     position += 7
@@ -179,22 +179,21 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
     topic_data: list[TopicProduceData]
     if topic_data_count < 0:
         raise Malformed("topic_data is null")
-    elif topic_data_count * 3 > limit - position or topic_data_count > room:
+    elif topic_data_count > room or topic_data_count > 1 and topic_data_count * 3 > limit - position:
         raise Malformed(f"topic_data cannot have {topic_data_count} elements")
     else:
         room -= topic_data_count
         topic_data = []
         for _ in range(topic_data_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topic_data_name = str(buffer[position:end], "utf-8")
+                topic_data_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topic_data_partition_data_count = buffer[position]
             position += 1
@@ -204,38 +203,44 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
             topic_data_partition_data: list[PartitionProduceData]
             if topic_data_partition_data_count < 0:
                 raise Malformed("partition_data is null")
-            elif topic_data_partition_data_count * 6 > limit - position or topic_data_partition_data_count > room:
+            elif topic_data_partition_data_count > room or topic_data_partition_data_count > 1 and topic_data_partition_data_count * 6 > limit - position:
                 raise Malformed(f"partition_data cannot have {topic_data_partition_data_count} elements")
             else:
                 room -= topic_data_partition_data_count
                 topic_data_partition_data = []
                 for _ in range(topic_data_partition_data_count):
                     topic_data_partition_data_index, size = _unpack_iB(buffer, position)
-                    position += 5
+                    position += 4
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        high = buffer[position + 1]
+                        if high < 128:
+                            size = size & 127 | high << 7
+                            position += 1
+                        else:
+                            size, position = read_uvarint(buffer, position)
+                            position -= 1
                     topic_data_partition_data_records: memoryview | None
-                    if size < 0:
+                    if not size:
                         topic_data_partition_data_records = None
+                        position += 1
                     else:
                         end = position + size
-                        topic_data_partition_data_records = view[position:end]
+                        topic_data_partition_data_records = view[position + 1 : end]
                         position = end
-                    topic_data_partition_data_tag_count = buffer[position]
-                    position += 1
-                    if topic_data_partition_data_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topic_data_partition_data.append(PartitionProduceData(topic_data_partition_data_index, topic_data_partition_data_records))
-            topic_data_tag_count = buffer[position]
-            position += 1
-            if topic_data_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topic_data.append(TopicProduceData(topic_data_name, topic_data_partition_data))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ProduceRequest(transactional_id, acks, timeout_ms, topic_data), position
@@ -250,8 +255,7 @@ def _encode_request_v9(message: ProduceRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = transactional_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     topic_data = message.topic_data
     size = len(topic_data) + 1
@@ -262,12 +266,10 @@ def _encode_request_v9(message: ProduceRequest) -> list[Buffer]:
     for topic_data_element in topic_data:
         topic_data_name = topic_data_element.name
         text = topic_data_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topic_data_partition_data = topic_data_element.partition_data
-        size = len(topic_data_partition_data) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topic_data_partition_data) + 1])
         for topic_data_partition_data_element in topic_data_partition_data:
             topic_data_partition_data_records = topic_data_partition_data_element.records
             write(_pack_i(topic_data_partition_data_element.index))
@@ -275,8 +277,7 @@ def _encode_request_v9(message: ProduceRequest) -> list[Buffer]:
                 write(b'\x00')
             else:
                 topic_data_partition_data_records_size = records_size(topic_data_partition_data_records)
-                size = topic_data_partition_data_records_size + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[topic_data_partition_data_records_size + 1])
                 put_records(topic_data_partition_data_records, topic_data_partition_data_records_size, pieces, output)
             write(b'\x00')
         write(b'\x00')
@@ -291,16 +292,16 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[ProduceRequest, 
     view = memoryview(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     transactional_id: str | None
-    if size < 0:
+    if not size:
         transactional_id = None
+        position += 1
     else:
         end = position + size
-        transactional_id = str(buffer[position:end], "utf-8")
+        transactional_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     acks, timeout_ms, topic_data_count = _unpack_hiB(buffer, position)
     position += 7
@@ -310,7 +311,7 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[ProduceRequest, 
     topic_data: list[TopicProduceData]
     if topic_data_count < 0:
         raise Malformed("topic_data is null")
-    elif topic_data_count * 18 > limit - position or topic_data_count > room:
+    elif topic_data_count > room or topic_data_count > 1 and topic_data_count * 18 > limit - position:
         raise Malformed(f"topic_data cannot have {topic_data_count} elements")
     else:
         room -= topic_data_count
@@ -324,38 +325,44 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[ProduceRequest, 
             topic_data_partition_data: list[PartitionProduceData]
             if topic_data_partition_data_count < 0:
                 raise Malformed("partition_data is null")
-            elif topic_data_partition_data_count * 6 > limit - position or topic_data_partition_data_count > room:
+            elif topic_data_partition_data_count > room or topic_data_partition_data_count > 1 and topic_data_partition_data_count * 6 > limit - position:
                 raise Malformed(f"partition_data cannot have {topic_data_partition_data_count} elements")
             else:
                 room -= topic_data_partition_data_count
                 topic_data_partition_data = []
                 for _ in range(topic_data_partition_data_count):
                     topic_data_partition_data_index, size = _unpack_iB(buffer, position)
-                    position += 5
+                    position += 4
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        high = buffer[position + 1]
+                        if high < 128:
+                            size = size & 127 | high << 7
+                            position += 1
+                        else:
+                            size, position = read_uvarint(buffer, position)
+                            position -= 1
                     topic_data_partition_data_records: memoryview | None
-                    if size < 0:
+                    if not size:
                         topic_data_partition_data_records = None
+                        position += 1
                     else:
                         end = position + size
-                        topic_data_partition_data_records = view[position:end]
+                        topic_data_partition_data_records = view[position + 1 : end]
                         position = end
-                    topic_data_partition_data_tag_count = buffer[position]
-                    position += 1
-                    if topic_data_partition_data_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topic_data_partition_data.append(PartitionProduceData(topic_data_partition_data_index, topic_data_partition_data_records))
-            topic_data_tag_count = buffer[position]
-            position += 1
-            if topic_data_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topic_data.append(TopicProduceData('', topic_data_partition_data, topic_data_topic_id))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return ProduceRequest(transactional_id, acks, timeout_ms, topic_data), position
@@ -370,8 +377,7 @@ def _encode_request_v13(message: ProduceRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = transactional_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     topic_data = message.topic_data
     size = len(topic_data) + 1
@@ -393,8 +399,7 @@ def _encode_request_v13(message: ProduceRequest) -> list[Buffer]:
                 write(b'\x00')
             else:
                 topic_data_partition_data_records_size = records_size(topic_data_partition_data_records)
-                size = topic_data_partition_data_records_size + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[topic_data_partition_data_records_size + 1])
                 put_records(topic_data_partition_data_records, topic_data_partition_data_records_size, pieces, output)
             write(b'\x00')
         write(b'\x00')
@@ -499,7 +504,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ProduceResponse,
     responses: list[TopicProduceResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 6 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 6 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
@@ -518,7 +523,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ProduceResponse,
             responses_partition_responses: list[PartitionProduceResponse]
             if responses_partition_responses_count < 0:
                 raise Malformed("partition_responses is null")
-            elif responses_partition_responses_count * 22 > limit - position or responses_partition_responses_count > room:
+            elif responses_partition_responses_count > room or responses_partition_responses_count > 1 and responses_partition_responses_count * 22 > limit - position:
                 raise Malformed(f"partition_responses cannot have {responses_partition_responses_count} elements")
             else:
                 room -= responses_partition_responses_count
@@ -561,7 +566,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[ProduceResponse,
     responses: list[TopicProduceResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 6 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 6 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
@@ -580,7 +585,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[ProduceResponse,
             responses_partition_responses: list[PartitionProduceResponse]
             if responses_partition_responses_count < 0:
                 raise Malformed("partition_responses is null")
-            elif responses_partition_responses_count * 30 > limit - position or responses_partition_responses_count > room:
+            elif responses_partition_responses_count > room or responses_partition_responses_count > 1 and responses_partition_responses_count * 30 > limit - position:
                 raise Malformed(f"partition_responses cannot have {responses_partition_responses_count} elements")
             else:
                 room -= responses_partition_responses_count
@@ -623,7 +628,7 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[ProduceResponse,
     responses: list[TopicProduceResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 6 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 6 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
@@ -642,7 +647,7 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[ProduceResponse,
             responses_partition_responses: list[PartitionProduceResponse]
             if responses_partition_responses_count < 0:
                 raise Malformed("partition_responses is null")
-            elif responses_partition_responses_count * 36 > limit - position or responses_partition_responses_count > room:
+            elif responses_partition_responses_count > room or responses_partition_responses_count > 1 and responses_partition_responses_count * 36 > limit - position:
                 raise Malformed(f"partition_responses cannot have {responses_partition_responses_count} elements")
             else:
                 room -= responses_partition_responses_count
@@ -653,7 +658,7 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[ProduceResponse,
                     responses_partition_responses_record_errors: list[BatchIndexAndErrorMessage]
                     if responses_partition_responses_record_errors_count < 0:
                         raise Malformed("record_errors is null")
-                    elif responses_partition_responses_record_errors_count * 6 > limit - position or responses_partition_responses_record_errors_count > room:
+                    elif responses_partition_responses_record_errors_count > room or responses_partition_responses_record_errors_count > 1 and responses_partition_responses_record_errors_count * 6 > limit - position:
                         raise Malformed(f"record_errors cannot have {responses_partition_responses_record_errors_count} elements")
                     else:
                         room -= responses_partition_responses_record_errors_count
@@ -737,22 +742,21 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[ProduceResponse,
     responses: list[TopicProduceResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 3 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 3 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
         responses = []
         for _ in range(responses_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                responses_name = str(buffer[position:end], "utf-8")
+                responses_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             responses_partition_responses_count = buffer[position]
             position += 1
@@ -762,7 +766,7 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[ProduceResponse,
             responses_partition_responses: list[PartitionProduceResponse]
             if responses_partition_responses_count < 0:
                 raise Malformed("partition_responses is null")
-            elif responses_partition_responses_count * 33 > limit - position or responses_partition_responses_count > room:
+            elif responses_partition_responses_count > room or responses_partition_responses_count > 1 and responses_partition_responses_count * 33 > limit - position:
                 raise Malformed(f"partition_responses cannot have {responses_partition_responses_count} elements")
             else:
                 room -= responses_partition_responses_count
@@ -776,50 +780,51 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[ProduceResponse,
                     responses_partition_responses_record_errors: list[BatchIndexAndErrorMessage]
                     if responses_partition_responses_record_errors_count < 0:
                         raise Malformed("record_errors is null")
-                    elif responses_partition_responses_record_errors_count * 6 > limit - position or responses_partition_responses_record_errors_count > room:
+                    elif responses_partition_responses_record_errors_count > room or responses_partition_responses_record_errors_count > 1 and responses_partition_responses_record_errors_count * 6 > limit - position:
                         raise Malformed(f"record_errors cannot have {responses_partition_responses_record_errors_count} elements")
                     else:
                         room -= responses_partition_responses_record_errors_count
                         responses_partition_responses_record_errors = []
                         for _ in range(responses_partition_responses_record_errors_count):
                             responses_partition_responses_record_errors_batch_index, size = _unpack_iB(buffer, position)
-                            position += 5
+                            position += 4
                             if size > 127:
-                                size, position = read_uvarint(buffer, position - 1)
-                            size -= 1
+                                size, position = read_uvarint(buffer, position)
+                                position -= 1
                             responses_partition_responses_record_errors_batch_index_error_message: str | None
-                            if size < 0:
+                            if not size:
                                 responses_partition_responses_record_errors_batch_index_error_message = None
+                                position += 1
                             else:
                                 end = position + size
-                                responses_partition_responses_record_errors_batch_index_error_message = str(buffer[position:end], "utf-8")
+                                responses_partition_responses_record_errors_batch_index_error_message = str(buffer[position + 1 : end], "utf-8")
                                 position = end
-                            responses_partition_responses_record_errors_tag_count = buffer[position]
-                            position += 1
-                            if responses_partition_responses_record_errors_tag_count:
-                                position = skip_tags(buffer, position - 1)
+                            if buffer[position]:
+                                position = skip_tags(buffer, position)
+                            else:
+                                position += 1
                             responses_partition_responses_record_errors.append(BatchIndexAndErrorMessage(responses_partition_responses_record_errors_batch_index, responses_partition_responses_record_errors_batch_index_error_message))
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     responses_partition_responses_error_message: str | None
-                    if size < 0:
+                    if not size:
                         responses_partition_responses_error_message = None
+                        position += 1
                     else:
                         end = position + size
-                        responses_partition_responses_error_message = str(buffer[position:end], "utf-8")
+                        responses_partition_responses_error_message = str(buffer[position + 1 : end], "utf-8")
                         position = end
-                    responses_partition_responses_tag_count = buffer[position]
-                    position += 1
-                    if responses_partition_responses_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     responses_partition_responses.append(PartitionProduceResponse(responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, responses_partition_responses_record_errors, responses_partition_responses_error_message))
-            responses_tag_count = buffer[position]
-            position += 1
-            if responses_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             responses.append(TopicProduceResponse(responses_name, responses_partition_responses))
     throttle_time_ms, tag_count_2 = _unpack_iB(buffer, position)
     position += 5
@@ -834,17 +839,14 @@ def _encode_response_v9(message: ProduceResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     responses = message.responses
-    size = len(responses) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(responses) + 1])
     for responses_element in responses:
         responses_name = responses_element.name
         text = responses_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         responses_partition_responses = responses_element.partition_responses
-        size = len(responses_partition_responses) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(responses_partition_responses) + 1])
         for responses_partition_responses_element in responses_partition_responses:
             responses_partition_responses_record_errors = responses_partition_responses_element.record_errors
             size = len(responses_partition_responses_record_errors) + 1
@@ -859,8 +861,7 @@ def _encode_response_v9(message: ProduceResponse) -> list[Buffer]:
                     write(b'\x00')
                 else:
                     text = responses_partition_responses_record_errors_batch_index_error_message.encode()
-                    size = len(text) + 1
-                    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    write(UVARINT[len(text) + 1])
                     write(text)
                 write(b'\x00')
             responses_partition_responses_error_message = responses_partition_responses_element.error_message
@@ -868,8 +869,7 @@ def _encode_response_v9(message: ProduceResponse) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = responses_partition_responses_error_message.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             write(b'\x00')
         write(b'\x00')
@@ -888,22 +888,21 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
     responses: list[TopicProduceResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 3 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 3 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
         responses = []
         for _ in range(responses_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                responses_name = str(buffer[position:end], "utf-8")
+                responses_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             responses_partition_responses_count = buffer[position]
             position += 1
@@ -913,7 +912,7 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
             responses_partition_responses: list[PartitionProduceResponse]
             if responses_partition_responses_count < 0:
                 raise Malformed("partition_responses is null")
-            elif responses_partition_responses_count * 33 > limit - position or responses_partition_responses_count > room:
+            elif responses_partition_responses_count > room or responses_partition_responses_count > 1 and responses_partition_responses_count * 33 > limit - position:
                 raise Malformed(f"partition_responses cannot have {responses_partition_responses_count} elements")
             else:
                 room -= responses_partition_responses_count
@@ -927,40 +926,41 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
                     responses_partition_responses_record_errors: list[BatchIndexAndErrorMessage]
                     if responses_partition_responses_record_errors_count < 0:
                         raise Malformed("record_errors is null")
-                    elif responses_partition_responses_record_errors_count * 6 > limit - position or responses_partition_responses_record_errors_count > room:
+                    elif responses_partition_responses_record_errors_count > room or responses_partition_responses_record_errors_count > 1 and responses_partition_responses_record_errors_count * 6 > limit - position:
                         raise Malformed(f"record_errors cannot have {responses_partition_responses_record_errors_count} elements")
                     else:
                         room -= responses_partition_responses_record_errors_count
                         responses_partition_responses_record_errors = []
                         for _ in range(responses_partition_responses_record_errors_count):
                             responses_partition_responses_record_errors_batch_index, size = _unpack_iB(buffer, position)
-                            position += 5
+                            position += 4
                             if size > 127:
-                                size, position = read_uvarint(buffer, position - 1)
-                            size -= 1
+                                size, position = read_uvarint(buffer, position)
+                                position -= 1
                             responses_partition_responses_record_errors_batch_index_error_message: str | None
-                            if size < 0:
+                            if not size:
                                 responses_partition_responses_record_errors_batch_index_error_message = None
+                                position += 1
                             else:
                                 end = position + size
-                                responses_partition_responses_record_errors_batch_index_error_message = str(buffer[position:end], "utf-8")
+                                responses_partition_responses_record_errors_batch_index_error_message = str(buffer[position + 1 : end], "utf-8")
                                 position = end
-                            responses_partition_responses_record_errors_tag_count = buffer[position]
-                            position += 1
-                            if responses_partition_responses_record_errors_tag_count:
-                                position = skip_tags(buffer, position - 1)
+                            if buffer[position]:
+                                position = skip_tags(buffer, position)
+                            else:
+                                position += 1
                             responses_partition_responses_record_errors.append(BatchIndexAndErrorMessage(responses_partition_responses_record_errors_batch_index, responses_partition_responses_record_errors_batch_index_error_message))
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     responses_partition_responses_error_message: str | None
-                    if size < 0:
+                    if not size:
                         responses_partition_responses_error_message = None
+                        position += 1
                     else:
                         end = position + size
-                        responses_partition_responses_error_message = str(buffer[position:end], "utf-8")
+                        responses_partition_responses_error_message = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     responses_partition_responses_tag_count = buffer[position]
                     position += 1
@@ -985,10 +985,10 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
                             if position != responses_partition_responses_tag_end:
                                 raise Malformed("a tagged field has another size than said")
                     responses_partition_responses.append(PartitionProduceResponse(responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, responses_partition_responses_record_errors, responses_partition_responses_error_message, responses_partition_responses_current_leader))
-            responses_tag_count = buffer[position]
-            position += 1
-            if responses_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             responses.append(TopicProduceResponse(responses_name, responses_partition_responses))
     throttle_time_ms, tag_count_2 = _unpack_iB(buffer, position)
     position += 5
@@ -1010,39 +1010,40 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
                 node_endpoints_2: list[NodeEndpoint]
                 if node_endpoints_2_count < 0:
                     raise Malformed("node_endpoints is null")
-                elif node_endpoints_2_count * 11 > limit - position or node_endpoints_2_count > room:
+                elif node_endpoints_2_count > room or node_endpoints_2_count > 1 and node_endpoints_2_count * 11 > limit - position:
                     raise Malformed(f"node_endpoints cannot have {node_endpoints_2_count} elements")
                 else:
                     room -= node_endpoints_2_count
                     node_endpoints_2 = []
                     for _ in range(node_endpoints_2_count):
                         node_endpoints_2_node_id, size = _unpack_iB(buffer, position)
-                        position += 5
+                        position += 4
                         if size > 127:
-                            size, position = read_uvarint(buffer, position - 1)
-                        size -= 1
-                        if size < 0:
+                            size, position = read_uvarint(buffer, position)
+                            position -= 1
+                        if not size:
                             raise Malformed("host is null")
                         else:
                             end = position + size
-                            node_endpoints_2_host = str(buffer[position:end], "utf-8")
+                            node_endpoints_2_host = str(buffer[position + 1 : end], "utf-8")
                             position = end
                         node_endpoints_2_port, size = _unpack_iB(buffer, position)
-                        position += 5
+                        position += 4
                         if size > 127:
-                            size, position = read_uvarint(buffer, position - 1)
-                        size -= 1
+                            size, position = read_uvarint(buffer, position)
+                            position -= 1
                         node_endpoints_2_rack: str | None
-                        if size < 0:
+                        if not size:
                             node_endpoints_2_rack = None
+                            position += 1
                         else:
                             end = position + size
-                            node_endpoints_2_rack = str(buffer[position:end], "utf-8")
+                            node_endpoints_2_rack = str(buffer[position + 1 : end], "utf-8")
                             position = end
-                        node_endpoints_2_tag_count = buffer[position]
-                        position += 1
-                        if node_endpoints_2_tag_count:
-                            position = skip_tags(buffer, position - 1)
+                        if buffer[position]:
+                            position = skip_tags(buffer, position)
+                        else:
+                            position += 1
                         node_endpoints_2.append(NodeEndpoint(node_endpoints_2_node_id, node_endpoints_2_host, node_endpoints_2_port, node_endpoints_2_rack))
                 node_endpoints = node_endpoints_2
             else:
@@ -1058,17 +1059,14 @@ def _encode_response_v10(message: ProduceResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     responses = message.responses
-    size = len(responses) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(responses) + 1])
     for responses_element in responses:
         responses_name = responses_element.name
         text = responses_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         responses_partition_responses = responses_element.partition_responses
-        size = len(responses_partition_responses) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(responses_partition_responses) + 1])
         for responses_partition_responses_element in responses_partition_responses:
             responses_partition_responses_record_errors = responses_partition_responses_element.record_errors
             size = len(responses_partition_responses_record_errors) + 1
@@ -1083,8 +1081,7 @@ def _encode_response_v10(message: ProduceResponse) -> list[Buffer]:
                     write(b'\x00')
                 else:
                     text = responses_partition_responses_record_errors_batch_index_error_message.encode()
-                    size = len(text) + 1
-                    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    write(UVARINT[len(text) + 1])
                     write(text)
                 write(b'\x00')
             responses_partition_responses_error_message = responses_partition_responses_element.error_message
@@ -1092,8 +1089,7 @@ def _encode_response_v10(message: ProduceResponse) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = responses_partition_responses_error_message.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             responses_partition_responses_current_leader = responses_partition_responses_element.current_leader
             if responses_partition_responses_current_leader is not None and responses_partition_responses_current_leader != LeaderIdAndEpoch():
@@ -1114,8 +1110,7 @@ def _encode_response_v10(message: ProduceResponse) -> list[Buffer]:
         tags: list[bytes] = []
         if node_endpoints:
             node_endpoints_pieces: list[Buffer] = []
-            size = len(node_endpoints) + 1
-            node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            node_endpoints_pieces.append(UVARINT[len(node_endpoints) + 1])
             for node_endpoints_element in node_endpoints:
                 node_endpoints_host = node_endpoints_element.host
                 text = node_endpoints_host.encode()
@@ -1131,8 +1126,7 @@ def _encode_response_v10(message: ProduceResponse) -> list[Buffer]:
                     node_endpoints_pieces.append(b'\x00')
                 else:
                     text = node_endpoints_rack.encode()
-                    size = len(text) + 1
-                    node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    node_endpoints_pieces.append(UVARINT[len(text) + 1])
                     node_endpoints_pieces.append(text)
                 node_endpoints_pieces.append(b'\x00')
             node_endpoints_joined = b"".join(node_endpoints_pieces)
@@ -1155,7 +1149,7 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[ProduceResponse
     responses: list[TopicProduceResponse]
     if responses_count < 0:
         raise Malformed("responses is null")
-    elif responses_count * 18 > limit - position or responses_count > room:
+    elif responses_count > room or responses_count > 1 and responses_count * 18 > limit - position:
         raise Malformed(f"responses cannot have {responses_count} elements")
     else:
         room -= responses_count
@@ -1169,7 +1163,7 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[ProduceResponse
             responses_partition_responses: list[PartitionProduceResponse]
             if responses_partition_responses_count < 0:
                 raise Malformed("partition_responses is null")
-            elif responses_partition_responses_count * 33 > limit - position or responses_partition_responses_count > room:
+            elif responses_partition_responses_count > room or responses_partition_responses_count > 1 and responses_partition_responses_count * 33 > limit - position:
                 raise Malformed(f"partition_responses cannot have {responses_partition_responses_count} elements")
             else:
                 room -= responses_partition_responses_count
@@ -1183,40 +1177,41 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[ProduceResponse
                     responses_partition_responses_record_errors: list[BatchIndexAndErrorMessage]
                     if responses_partition_responses_record_errors_count < 0:
                         raise Malformed("record_errors is null")
-                    elif responses_partition_responses_record_errors_count * 6 > limit - position or responses_partition_responses_record_errors_count > room:
+                    elif responses_partition_responses_record_errors_count > room or responses_partition_responses_record_errors_count > 1 and responses_partition_responses_record_errors_count * 6 > limit - position:
                         raise Malformed(f"record_errors cannot have {responses_partition_responses_record_errors_count} elements")
                     else:
                         room -= responses_partition_responses_record_errors_count
                         responses_partition_responses_record_errors = []
                         for _ in range(responses_partition_responses_record_errors_count):
                             responses_partition_responses_record_errors_batch_index, size = _unpack_iB(buffer, position)
-                            position += 5
+                            position += 4
                             if size > 127:
-                                size, position = read_uvarint(buffer, position - 1)
-                            size -= 1
+                                size, position = read_uvarint(buffer, position)
+                                position -= 1
                             responses_partition_responses_record_errors_batch_index_error_message: str | None
-                            if size < 0:
+                            if not size:
                                 responses_partition_responses_record_errors_batch_index_error_message = None
+                                position += 1
                             else:
                                 end = position + size
-                                responses_partition_responses_record_errors_batch_index_error_message = str(buffer[position:end], "utf-8")
+                                responses_partition_responses_record_errors_batch_index_error_message = str(buffer[position + 1 : end], "utf-8")
                                 position = end
-                            responses_partition_responses_record_errors_tag_count = buffer[position]
-                            position += 1
-                            if responses_partition_responses_record_errors_tag_count:
-                                position = skip_tags(buffer, position - 1)
+                            if buffer[position]:
+                                position = skip_tags(buffer, position)
+                            else:
+                                position += 1
                             responses_partition_responses_record_errors.append(BatchIndexAndErrorMessage(responses_partition_responses_record_errors_batch_index, responses_partition_responses_record_errors_batch_index_error_message))
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     responses_partition_responses_error_message: str | None
-                    if size < 0:
+                    if not size:
                         responses_partition_responses_error_message = None
+                        position += 1
                     else:
                         end = position + size
-                        responses_partition_responses_error_message = str(buffer[position:end], "utf-8")
+                        responses_partition_responses_error_message = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     responses_partition_responses_tag_count = buffer[position]
                     position += 1
@@ -1241,10 +1236,10 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[ProduceResponse
                             if position != responses_partition_responses_tag_end:
                                 raise Malformed("a tagged field has another size than said")
                     responses_partition_responses.append(PartitionProduceResponse(responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, responses_partition_responses_record_errors, responses_partition_responses_error_message, responses_partition_responses_current_leader))
-            responses_tag_count = buffer[position]
-            position += 1
-            if responses_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             responses.append(TopicProduceResponse('', responses_partition_responses, responses_topic_id))
     throttle_time_ms, tag_count_2 = _unpack_iB(buffer, position)
     position += 5
@@ -1266,39 +1261,40 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[ProduceResponse
                 node_endpoints_2: list[NodeEndpoint]
                 if node_endpoints_2_count < 0:
                     raise Malformed("node_endpoints is null")
-                elif node_endpoints_2_count * 11 > limit - position or node_endpoints_2_count > room:
+                elif node_endpoints_2_count > room or node_endpoints_2_count > 1 and node_endpoints_2_count * 11 > limit - position:
                     raise Malformed(f"node_endpoints cannot have {node_endpoints_2_count} elements")
                 else:
                     room -= node_endpoints_2_count
                     node_endpoints_2 = []
                     for _ in range(node_endpoints_2_count):
                         node_endpoints_2_node_id, size = _unpack_iB(buffer, position)
-                        position += 5
+                        position += 4
                         if size > 127:
-                            size, position = read_uvarint(buffer, position - 1)
-                        size -= 1
-                        if size < 0:
+                            size, position = read_uvarint(buffer, position)
+                            position -= 1
+                        if not size:
                             raise Malformed("host is null")
                         else:
                             end = position + size
-                            node_endpoints_2_host = str(buffer[position:end], "utf-8")
+                            node_endpoints_2_host = str(buffer[position + 1 : end], "utf-8")
                             position = end
                         node_endpoints_2_port, size = _unpack_iB(buffer, position)
-                        position += 5
+                        position += 4
                         if size > 127:
-                            size, position = read_uvarint(buffer, position - 1)
-                        size -= 1
+                            size, position = read_uvarint(buffer, position)
+                            position -= 1
                         node_endpoints_2_rack: str | None
-                        if size < 0:
+                        if not size:
                             node_endpoints_2_rack = None
+                            position += 1
                         else:
                             end = position + size
-                            node_endpoints_2_rack = str(buffer[position:end], "utf-8")
+                            node_endpoints_2_rack = str(buffer[position + 1 : end], "utf-8")
                             position = end
-                        node_endpoints_2_tag_count = buffer[position]
-                        position += 1
-                        if node_endpoints_2_tag_count:
-                            position = skip_tags(buffer, position - 1)
+                        if buffer[position]:
+                            position = skip_tags(buffer, position)
+                        else:
+                            position += 1
                         node_endpoints_2.append(NodeEndpoint(node_endpoints_2_node_id, node_endpoints_2_host, node_endpoints_2_port, node_endpoints_2_rack))
                 node_endpoints = node_endpoints_2
             else:
@@ -1314,8 +1310,7 @@ def _encode_response_v13(message: ProduceResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     responses = message.responses
-    size = len(responses) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(responses) + 1])
     for responses_element in responses:
         responses_partition_responses = responses_element.partition_responses
         size = len(responses_partition_responses) + 1
@@ -1337,8 +1332,7 @@ def _encode_response_v13(message: ProduceResponse) -> list[Buffer]:
                     write(b'\x00')
                 else:
                     text = responses_partition_responses_record_errors_batch_index_error_message.encode()
-                    size = len(text) + 1
-                    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    write(UVARINT[len(text) + 1])
                     write(text)
                 write(b'\x00')
             responses_partition_responses_error_message = responses_partition_responses_element.error_message
@@ -1346,8 +1340,7 @@ def _encode_response_v13(message: ProduceResponse) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = responses_partition_responses_error_message.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             responses_partition_responses_current_leader = responses_partition_responses_element.current_leader
             if responses_partition_responses_current_leader is not None and responses_partition_responses_current_leader != LeaderIdAndEpoch():
@@ -1368,8 +1361,7 @@ def _encode_response_v13(message: ProduceResponse) -> list[Buffer]:
         tags: list[bytes] = []
         if node_endpoints:
             node_endpoints_pieces: list[Buffer] = []
-            size = len(node_endpoints) + 1
-            node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            node_endpoints_pieces.append(UVARINT[len(node_endpoints) + 1])
             for node_endpoints_element in node_endpoints:
                 node_endpoints_host = node_endpoints_element.host
                 text = node_endpoints_host.encode()
@@ -1385,8 +1377,7 @@ def _encode_response_v13(message: ProduceResponse) -> list[Buffer]:
                     node_endpoints_pieces.append(b'\x00')
                 else:
                     text = node_endpoints_rack.encode()
-                    size = len(text) + 1
-                    node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    node_endpoints_pieces.append(UVARINT[len(text) + 1])
                     node_endpoints_pieces.append(text)
                 node_endpoints_pieces.append(b'\x00')
             node_endpoints_joined = b"".join(node_endpoints_pieces)

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 36
 
@@ -58,20 +58,19 @@ def _encode_request_v0(message: SaslAuthenticateRequest) -> list[Buffer]:
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[SaslAuthenticateRequest, int]:
     limit = len(buffer)
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("auth_bytes is null")
     else:
         end = position + size
-        auth_bytes = bytes(buffer[position:end])
+        auth_bytes = bytes(buffer[position + 1 : end])
         position = end
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return SaslAuthenticateRequest(auth_bytes), position
@@ -81,8 +80,7 @@ def _encode_request_v2(message: SaslAuthenticateRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     auth_bytes = message.auth_bytes
-    size = len(auth_bytes) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(auth_bytes) + 1])
     write(auth_bytes)
     write(b'\x00')
     return [b"".join(pieces)]
@@ -223,27 +221,27 @@ def _encode_response_v1(message: SaslAuthenticateResponse) -> list[Buffer]:
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[SaslAuthenticateResponse, int]:
     limit = len(buffer)
     error_code, size = _unpack_hB(buffer, position)
-    position += 3
+    position += 2
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     error_message: str | None
-    if size < 0:
+    if not size:
         error_message = None
+        position += 1
     else:
         end = position + size
-        error_message = str(buffer[position:end], "utf-8")
+        error_message = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("auth_bytes is null")
     else:
         end = position + size
-        auth_bytes = bytes(buffer[position:end])
+        auth_bytes = bytes(buffer[position + 1 : end])
         position = end
     session_lifetime_ms, tag_count_2 = _unpack_qB(buffer, position)
     position += 9
@@ -263,12 +261,10 @@ def _encode_response_v2(message: SaslAuthenticateResponse) -> list[Buffer]:
         write(b'\x00')
     else:
         text = error_message.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     auth_bytes = message.auth_bytes
-    size = len(auth_bytes) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(auth_bytes) + 1])
     write(auth_bytes)
     write(_pack_qx(message.session_lifetime_ms))
     return [b"".join(pieces)]

@@ -88,7 +88,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[SaslHandshakeRes
     mechanisms: list[str]
     if mechanisms_count < 0:
         raise Malformed("mechanisms is null")
-    elif mechanisms_count * 2 > limit - position or mechanisms_count > room:
+    elif mechanisms_count > room or mechanisms_count > 1 and mechanisms_count * 2 > limit - position:
         raise Malformed(f"mechanisms cannot have {mechanisms_count} elements")
     else:
         room -= mechanisms_count

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 14
 
@@ -66,7 +66,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     assignments: list[SyncGroupRequestAssignment]
     if assignments_count < 0:
         raise Malformed("assignments is null")
-    elif assignments_count * 6 > limit - position or assignments_count > room:
+    elif assignments_count > room or assignments_count > 1 and assignments_count * 6 > limit - position:
         raise Malformed(f"assignments cannot have {assignments_count} elements")
     else:
         room -= assignments_count
@@ -153,7 +153,7 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     assignments: list[SyncGroupRequestAssignment]
     if assignments_count < 0:
         raise Malformed("assignments is null")
-    elif assignments_count * 6 > limit - position or assignments_count > room:
+    elif assignments_count > room or assignments_count > 1 and assignments_count * 6 > limit - position:
         raise Malformed(f"assignments cannot have {assignments_count} elements")
     else:
         room -= assignments_count
@@ -216,38 +216,37 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     generation_id, size = _unpack_iB(buffer, position)
-    position += 5
+    position += 4
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("member_id is null")
     else:
         end = position + size
-        member_id = str(buffer[position:end], "utf-8")
+        member_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     group_instance_id: str | None
-    if size < 0:
+    if not size:
         group_instance_id = None
+        position += 1
     else:
         end = position + size
-        group_instance_id = str(buffer[position:end], "utf-8")
+        group_instance_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     assignments_count = buffer[position]
     position += 1
@@ -257,43 +256,41 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     assignments: list[SyncGroupRequestAssignment]
     if assignments_count < 0:
         raise Malformed("assignments is null")
-    elif assignments_count * 3 > limit - position or assignments_count > room:
+    elif assignments_count > room or assignments_count > 1 and assignments_count * 3 > limit - position:
         raise Malformed(f"assignments cannot have {assignments_count} elements")
     else:
         room -= assignments_count
         assignments = []
         for _ in range(assignments_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("member_id is null")
             else:
                 end = position + size
-                assignments_member_id = str(buffer[position:end], "utf-8")
+                assignments_member_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("assignment is null")
             else:
                 end = position + size
-                assignments_assignment = bytes(buffer[position:end])
+                assignments_assignment = bytes(buffer[position + 1 : end])
                 position = end
-            assignments_tag_count = buffer[position]
-            position += 1
-            if assignments_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             assignments.append(SyncGroupRequestAssignment(assignments_member_id, assignments_assignment))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return SyncGroupRequest(group_id, generation_id, member_id, group_instance_id, None, None, assignments), position
@@ -304,8 +301,7 @@ def _encode_request_v4(message: SyncGroupRequest) -> list[Buffer]:
     write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     member_id = message.member_id
     text = member_id.encode()
@@ -320,21 +316,17 @@ def _encode_request_v4(message: SyncGroupRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = group_instance_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     assignments = message.assignments
-    size = len(assignments) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(assignments) + 1])
     for assignments_element in assignments:
         assignments_member_id = assignments_element.member_id
         text = assignments_member_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         assignments_assignment = assignments_element.assignment
-        size = len(assignments_assignment) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(assignments_assignment) + 1])
         write(assignments_assignment)
         write(b'\x00')
     write(b'\x00')
@@ -345,62 +337,61 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     generation_id, size = _unpack_iB(buffer, position)
-    position += 5
+    position += 4
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("member_id is null")
     else:
         end = position + size
-        member_id = str(buffer[position:end], "utf-8")
+        member_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     group_instance_id: str | None
-    if size < 0:
+    if not size:
         group_instance_id = None
+        position += 1
     else:
         end = position + size
-        group_instance_id = str(buffer[position:end], "utf-8")
+        group_instance_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     protocol_type: str | None
-    if size < 0:
+    if not size:
         protocol_type = None
+        position += 1
     else:
         end = position + size
-        protocol_type = str(buffer[position:end], "utf-8")
+        protocol_type = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     protocol_name: str | None
-    if size < 0:
+    if not size:
         protocol_name = None
+        position += 1
     else:
         end = position + size
-        protocol_name = str(buffer[position:end], "utf-8")
+        protocol_name = str(buffer[position + 1 : end], "utf-8")
         position = end
     assignments_count = buffer[position]
     position += 1
@@ -410,43 +401,41 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     assignments: list[SyncGroupRequestAssignment]
     if assignments_count < 0:
         raise Malformed("assignments is null")
-    elif assignments_count * 3 > limit - position or assignments_count > room:
+    elif assignments_count > room or assignments_count > 1 and assignments_count * 3 > limit - position:
         raise Malformed(f"assignments cannot have {assignments_count} elements")
     else:
         room -= assignments_count
         assignments = []
         for _ in range(assignments_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("member_id is null")
             else:
                 end = position + size
-                assignments_member_id = str(buffer[position:end], "utf-8")
+                assignments_member_id = str(buffer[position + 1 : end], "utf-8")
                 position = end
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("assignment is null")
             else:
                 end = position + size
-                assignments_assignment = bytes(buffer[position:end])
+                assignments_assignment = bytes(buffer[position + 1 : end])
                 position = end
-            assignments_tag_count = buffer[position]
-            position += 1
-            if assignments_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             assignments.append(SyncGroupRequestAssignment(assignments_member_id, assignments_assignment))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return SyncGroupRequest(group_id, generation_id, member_id, group_instance_id, protocol_type, protocol_name, assignments), position
@@ -457,8 +446,7 @@ def _encode_request_v5(message: SyncGroupRequest) -> list[Buffer]:
     write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     member_id = message.member_id
     text = member_id.encode()
@@ -473,37 +461,31 @@ def _encode_request_v5(message: SyncGroupRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = group_instance_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     protocol_type = message.protocol_type
     if protocol_type is None:
         write(b'\x00')
     else:
         text = protocol_type.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     protocol_name = message.protocol_name
     if protocol_name is None:
         write(b'\x00')
     else:
         text = protocol_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     assignments = message.assignments
-    size = len(assignments) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(assignments) + 1])
     for assignments_element in assignments:
         assignments_member_id = assignments_element.member_id
         text = assignments_member_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         assignments_assignment = assignments_element.assignment
-        size = len(assignments_assignment) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(assignments_assignment) + 1])
         write(assignments_assignment)
         write(b'\x00')
     write(b'\x00')
@@ -606,20 +588,20 @@ def _encode_response_v1(message: SyncGroupResponse) -> list[Buffer]:
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[SyncGroupResponse, int]:
     limit = len(buffer)
     throttle_time_ms, error_code, size = _unpack_ihB(buffer, position)
-    position += 7
+    position += 6
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("assignment is null")
     else:
         end = position + size
-        assignment = bytes(buffer[position:end])
+        assignment = bytes(buffer[position + 1 : end])
         position = end
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return SyncGroupResponse(throttle_time_ms, error_code, None, None, assignment), position
@@ -642,44 +624,44 @@ def _encode_response_v4(message: SyncGroupResponse) -> list[Buffer]:
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[SyncGroupResponse, int]:
     limit = len(buffer)
     throttle_time_ms, error_code, size = _unpack_ihB(buffer, position)
-    position += 7
+    position += 6
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     protocol_type: str | None
-    if size < 0:
+    if not size:
         protocol_type = None
+        position += 1
     else:
         end = position + size
-        protocol_type = str(buffer[position:end], "utf-8")
+        protocol_type = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     protocol_name: str | None
-    if size < 0:
+    if not size:
         protocol_name = None
+        position += 1
     else:
         end = position + size
-        protocol_name = str(buffer[position:end], "utf-8")
+        protocol_name = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("assignment is null")
     else:
         end = position + size
-        assignment = bytes(buffer[position:end])
+        assignment = bytes(buffer[position + 1 : end])
         position = end
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return SyncGroupResponse(throttle_time_ms, error_code, protocol_type, protocol_name, assignment), position
@@ -694,20 +676,17 @@ def _encode_response_v5(message: SyncGroupResponse) -> list[Buffer]:
         write(b'\x00')
     else:
         text = protocol_type.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     protocol_name = message.protocol_name
     if protocol_name is None:
         write(b'\x00')
     else:
         text = protocol_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     assignment = message.assignment
-    size = len(assignment) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(assignment) + 1])
     write(assignment)
     write(b'\x00')
     return [b"".join(pieces)]

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 28
 
@@ -85,7 +85,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
     topics: list[TxnOffsetCommitRequestTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -104,7 +104,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
             topics_partitions: list[TxnOffsetCommitRequestPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 14 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 14 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -184,7 +184,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
     topics: list[TxnOffsetCommitRequestTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -203,7 +203,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
             topics_partitions: list[TxnOffsetCommitRequestPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -263,49 +263,47 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("transactional_id is null")
     else:
         end = position + size
-        transactional_id = str(buffer[position:end], "utf-8")
+        transactional_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     producer_id, producer_epoch, generation_id, size = _unpack_qhiB(buffer, position)
-    position += 15
+    position += 14
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("member_id is null")
     else:
         end = position + size
-        member_id = str(buffer[position:end], "utf-8")
+        member_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     group_instance_id: str | None
-    if size < 0:
+    if not size:
         group_instance_id = None
+        position += 1
     else:
         end = position + size
-        group_instance_id = str(buffer[position:end], "utf-8")
+        group_instance_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     topics_count = buffer[position]
     position += 1
@@ -315,22 +313,21 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
     topics: list[TxnOffsetCommitRequestTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -340,38 +337,39 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
             topics_partitions: list[TxnOffsetCommitRequestPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
                 for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
-                    position += 17
+                    position += 16
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     topics_partitions_committed_metadata: str | None
-                    if size < 0:
+                    if not size:
                         topics_partitions_committed_metadata = None
+                        position += 1
                     else:
                         end = position + size
-                        topics_partitions_committed_metadata = str(buffer[position:end], "utf-8")
+                        topics_partitions_committed_metadata = str(buffer[position + 1 : end], "utf-8")
                         position = end
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(TxnOffsetCommitRequestPartition(topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, topics_partitions_committed_metadata))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(TxnOffsetCommitRequestTopic(topics_name, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return TxnOffsetCommitRequest(transactional_id, group_id, producer_id, producer_epoch, generation_id, member_id, group_instance_id, topics), position
@@ -382,13 +380,11 @@ def _encode_request_v3(message: TxnOffsetCommitRequest) -> list[Buffer]:
     write = pieces.append
     transactional_id = message.transactional_id
     text = transactional_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     group_id = message.group_id
     text = group_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     member_id = message.member_id
     text = member_id.encode()
@@ -403,21 +399,17 @@ def _encode_request_v3(message: TxnOffsetCommitRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = group_instance_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     topics = message.topics
-    size = len(topics) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topics) + 1])
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             topics_partitions_committed_metadata = topics_partitions_element.committed_metadata
             write(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
@@ -425,8 +417,7 @@ def _encode_request_v3(message: TxnOffsetCommitRequest) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             write(b'\x00')
         write(b'\x00')
@@ -438,49 +429,47 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("transactional_id is null")
     else:
         end = position + size
-        transactional_id = str(buffer[position:end], "utf-8")
+        transactional_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("group_id is null")
     else:
         end = position + size
-        group_id = str(buffer[position:end], "utf-8")
+        group_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     producer_id, producer_epoch, generation_id, size = _unpack_qhiB(buffer, position)
-    position += 15
+    position += 14
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
-    if size < 0:
+        size, position = read_uvarint(buffer, position)
+        position -= 1
+    if not size:
         raise Malformed("member_id is null")
     else:
         end = position + size
-        member_id = str(buffer[position:end], "utf-8")
+        member_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     size = buffer[position]
-    position += 1
     if size > 127:
-        size, position = read_uvarint(buffer, position - 1)
-    size -= 1
+        size, position = read_uvarint(buffer, position)
+        position -= 1
     group_instance_id: str | None
-    if size < 0:
+    if not size:
         group_instance_id = None
+        position += 1
     else:
         end = position + size
-        group_instance_id = str(buffer[position:end], "utf-8")
+        group_instance_id = str(buffer[position + 1 : end], "utf-8")
         position = end
     topics_count = buffer[position]
     position += 1
@@ -490,7 +479,7 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
     topics: list[TxnOffsetCommitRequestTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 18 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 18 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -504,38 +493,39 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
             topics_partitions: list[TxnOffsetCommitRequestPartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 18 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
                 for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
-                    position += 17
+                    position += 16
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
                     topics_partitions_committed_metadata: str | None
-                    if size < 0:
+                    if not size:
                         topics_partitions_committed_metadata = None
+                        position += 1
                     else:
                         end = position + size
-                        topics_partitions_committed_metadata = str(buffer[position:end], "utf-8")
+                        topics_partitions_committed_metadata = str(buffer[position + 1 : end], "utf-8")
                         position = end
-                    topics_partitions_tag_count = buffer[position]
-                    position += 1
-                    if topics_partitions_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     topics_partitions.append(TxnOffsetCommitRequestPartition(topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, topics_partitions_committed_metadata))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(TxnOffsetCommitRequestTopic('', topics_partitions, topics_topic_id))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return TxnOffsetCommitRequest(transactional_id, group_id, producer_id, producer_epoch, generation_id, member_id, group_instance_id, topics), position
@@ -546,13 +536,11 @@ def _encode_request_v6(message: TxnOffsetCommitRequest) -> list[Buffer]:
     write = pieces.append
     transactional_id = message.transactional_id
     text = transactional_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     group_id = message.group_id
     text = group_id.encode()
-    size = len(text) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(text) + 1])
     write(text)
     member_id = message.member_id
     text = member_id.encode()
@@ -567,12 +555,10 @@ def _encode_request_v6(message: TxnOffsetCommitRequest) -> list[Buffer]:
         write(b'\x00')
     else:
         text = group_instance_id.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
     topics = message.topics
-    size = len(topics) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(topics) + 1])
     for topics_element in topics:
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
@@ -587,8 +573,7 @@ def _encode_request_v6(message: TxnOffsetCommitRequest) -> list[Buffer]:
                 write(b'\x00')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                size = len(text) + 1
-                write(ONE_BYTE[size] if size < 128 else uvarint(size))
+                write(UVARINT[len(text) + 1])
                 write(text)
             write(b'\x00')
         write(b'\x00')
@@ -659,7 +644,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
     topics: list[TxnOffsetCommitResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 6 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 6 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -678,7 +663,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
             topics_partitions: list[TxnOffsetCommitResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 6 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 6 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -721,22 +706,21 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
     topics: list[TxnOffsetCommitResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 3 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 3 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
         topics = []
         for _ in range(topics_count):
             size = buffer[position]
-            position += 1
             if size > 127:
-                size, position = read_uvarint(buffer, position - 1)
-            size -= 1
-            if size < 0:
+                size, position = read_uvarint(buffer, position)
+                position -= 1
+            if not size:
                 raise Malformed("name is null")
             else:
                 end = position + size
-                topics_name = str(buffer[position:end], "utf-8")
+                topics_name = str(buffer[position + 1 : end], "utf-8")
                 position = end
             topics_partitions_count = buffer[position]
             position += 1
@@ -746,7 +730,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
             topics_partitions: list[TxnOffsetCommitResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 7 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 7 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -757,15 +741,15 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(TxnOffsetCommitResponsePartition(topics_partitions_partition_index, topics_partitions_error_code))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(TxnOffsetCommitResponseTopic(topics_name, topics_partitions))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return TxnOffsetCommitResponse(throttle_time_ms, topics), position
@@ -783,12 +767,10 @@ def _encode_response_v3(message: TxnOffsetCommitResponse) -> list[Buffer]:
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        size = len(text) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(text) + 1])
         write(text)
         topics_partitions = topics_element.partitions
-        size = len(topics_partitions) + 1
-        write(ONE_BYTE[size] if size < 128 else uvarint(size))
+        write(UVARINT[len(topics_partitions) + 1])
         for topics_partitions_element in topics_partitions:
             write(_pack_ihx(topics_partitions_element.partition_index, topics_partitions_element.error_code))
         write(b'\x00')
@@ -807,7 +789,7 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
     topics: list[TxnOffsetCommitResponseTopic]
     if topics_count < 0:
         raise Malformed("topics is null")
-    elif topics_count * 18 > limit - position or topics_count > room:
+    elif topics_count > room or topics_count > 1 and topics_count * 18 > limit - position:
         raise Malformed(f"topics cannot have {topics_count} elements")
     else:
         room -= topics_count
@@ -821,7 +803,7 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
             topics_partitions: list[TxnOffsetCommitResponsePartition]
             if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif topics_partitions_count * 7 > limit - position or topics_partitions_count > room:
+            elif topics_partitions_count > room or topics_partitions_count > 1 and topics_partitions_count * 7 > limit - position:
                 raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
                 room -= topics_partitions_count
@@ -832,15 +814,15 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
                     if topics_partitions_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_partitions.append(TxnOffsetCommitResponsePartition(topics_partitions_partition_index, topics_partitions_error_code))
-            topics_tag_count = buffer[position]
-            position += 1
-            if topics_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             topics.append(TxnOffsetCommitResponseTopic('', topics_partitions, topics_topic_id))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return TxnOffsetCommitResponse(throttle_time_ms, topics), position

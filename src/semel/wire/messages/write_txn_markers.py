@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 27
 
@@ -54,7 +54,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
     markers: list[WritableTxnMarker]
     if markers_count < 0:
         raise Malformed("markers is null")
-    elif markers_count * 17 > limit - position or markers_count > room:
+    elif markers_count > room or markers_count > 1 and markers_count * 17 > limit - position:
         raise Malformed(f"markers cannot have {markers_count} elements")
     else:
         room -= markers_count
@@ -68,22 +68,21 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
             markers_topics: list[WritableTxnMarkerTopic]
             if markers_topics_count < 0:
                 raise Malformed("topics is null")
-            elif markers_topics_count * 3 > limit - position or markers_topics_count > room:
+            elif markers_topics_count > room or markers_topics_count > 1 and markers_topics_count * 3 > limit - position:
                 raise Malformed(f"topics cannot have {markers_topics_count} elements")
             else:
                 room -= markers_topics_count
                 markers_topics = []
                 for _ in range(markers_topics_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        markers_topics_name = str(buffer[position:end], "utf-8")
+                        markers_topics_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     markers_topics_partition_indexes_count = buffer[position]
                     position += 1
@@ -93,25 +92,25 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
                     markers_topics_partition_indexes: list[int]
                     if markers_topics_partition_indexes_count < 0:
                         raise Malformed("partition_indexes is null")
-                    elif markers_topics_partition_indexes_count * 4 > limit - position:
+                    elif markers_topics_partition_indexes_count > 1 and markers_topics_partition_indexes_count * 4 > limit - position:
                         raise Malformed(f"partition_indexes cannot have {markers_topics_partition_indexes_count} elements")
                     else:
                         markers_topics_partition_indexes = list(unpack_from(f">{markers_topics_partition_indexes_count}i", buffer, position))
                         position += markers_topics_partition_indexes_count * 4
-                    markers_topics_tag_count = buffer[position]
-                    position += 1
-                    if markers_topics_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     markers_topics.append(WritableTxnMarkerTopic(markers_topics_name, markers_topics_partition_indexes))
             markers_coordinator_epoch, markers_tag_count = _unpack_iB(buffer, position)
             position += 5
             if markers_tag_count:
                 position = skip_tags(buffer, position - 1)
             markers.append(WritableTxnMarker(markers_producer_id, markers_producer_epoch, markers_transaction_result, markers_topics, markers_coordinator_epoch))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return WriteTxnMarkersRequest(markers), position
@@ -121,8 +120,7 @@ def _encode_request_v1(message: WriteTxnMarkersRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     markers = message.markers
-    size = len(markers) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(markers) + 1])
     for markers_element in markers:
         markers_topics = markers_element.topics
         size = len(markers_topics) + 1
@@ -133,12 +131,10 @@ def _encode_request_v1(message: WriteTxnMarkersRequest) -> list[Buffer]:
         for markers_topics_element in markers_topics:
             markers_topics_name = markers_topics_element.name
             text = markers_topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             markers_topics_partition_indexes = markers_topics_element.partition_indexes
-            size = len(markers_topics_partition_indexes) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(markers_topics_partition_indexes) + 1])
             write(pack(f">{len(markers_topics_partition_indexes)}i", *markers_topics_partition_indexes))
             write(b'\x00')
         write(_pack_ix(markers_element.coordinator_epoch))
@@ -157,7 +153,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
     markers: list[WritableTxnMarker]
     if markers_count < 0:
         raise Malformed("markers is null")
-    elif markers_count * 18 > limit - position or markers_count > room:
+    elif markers_count > room or markers_count > 1 and markers_count * 18 > limit - position:
         raise Malformed(f"markers cannot have {markers_count} elements")
     else:
         room -= markers_count
@@ -171,22 +167,21 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
             markers_topics: list[WritableTxnMarkerTopic]
             if markers_topics_count < 0:
                 raise Malformed("topics is null")
-            elif markers_topics_count * 3 > limit - position or markers_topics_count > room:
+            elif markers_topics_count > room or markers_topics_count > 1 and markers_topics_count * 3 > limit - position:
                 raise Malformed(f"topics cannot have {markers_topics_count} elements")
             else:
                 room -= markers_topics_count
                 markers_topics = []
                 for _ in range(markers_topics_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        markers_topics_name = str(buffer[position:end], "utf-8")
+                        markers_topics_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     markers_topics_partition_indexes_count = buffer[position]
                     position += 1
@@ -196,25 +191,25 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
                     markers_topics_partition_indexes: list[int]
                     if markers_topics_partition_indexes_count < 0:
                         raise Malformed("partition_indexes is null")
-                    elif markers_topics_partition_indexes_count * 4 > limit - position:
+                    elif markers_topics_partition_indexes_count > 1 and markers_topics_partition_indexes_count * 4 > limit - position:
                         raise Malformed(f"partition_indexes cannot have {markers_topics_partition_indexes_count} elements")
                     else:
                         markers_topics_partition_indexes = list(unpack_from(f">{markers_topics_partition_indexes_count}i", buffer, position))
                         position += markers_topics_partition_indexes_count * 4
-                    markers_topics_tag_count = buffer[position]
-                    position += 1
-                    if markers_topics_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     markers_topics.append(WritableTxnMarkerTopic(markers_topics_name, markers_topics_partition_indexes))
             markers_coordinator_epoch, markers_transaction_version, markers_tag_count = _unpack_ibB(buffer, position)
             position += 6
             if markers_tag_count:
                 position = skip_tags(buffer, position - 1)
             markers.append(WritableTxnMarker(markers_producer_id, markers_producer_epoch, markers_transaction_result, markers_topics, markers_coordinator_epoch, markers_transaction_version))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return WriteTxnMarkersRequest(markers), position
@@ -224,8 +219,7 @@ def _encode_request_v2(message: WriteTxnMarkersRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     markers = message.markers
-    size = len(markers) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(markers) + 1])
     for markers_element in markers:
         markers_topics = markers_element.topics
         size = len(markers_topics) + 1
@@ -236,12 +230,10 @@ def _encode_request_v2(message: WriteTxnMarkersRequest) -> list[Buffer]:
         for markers_topics_element in markers_topics:
             markers_topics_name = markers_topics_element.name
             text = markers_topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             markers_topics_partition_indexes = markers_topics_element.partition_indexes
-            size = len(markers_topics_partition_indexes) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(markers_topics_partition_indexes) + 1])
             write(pack(f">{len(markers_topics_partition_indexes)}i", *markers_topics_partition_indexes))
             write(b'\x00')
         write(_pack_ibx(markers_element.coordinator_epoch, markers_element.transaction_version))
@@ -308,7 +300,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersR
     markers: list[WritableTxnMarkerResult]
     if markers_count < 0:
         raise Malformed("markers is null")
-    elif markers_count * 10 > limit - position or markers_count > room:
+    elif markers_count > room or markers_count > 1 and markers_count * 10 > limit - position:
         raise Malformed(f"markers cannot have {markers_count} elements")
     else:
         room -= markers_count
@@ -322,22 +314,21 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersR
             markers_topics: list[WritableTxnMarkerTopicResult]
             if markers_topics_count < 0:
                 raise Malformed("topics is null")
-            elif markers_topics_count * 3 > limit - position or markers_topics_count > room:
+            elif markers_topics_count > room or markers_topics_count > 1 and markers_topics_count * 3 > limit - position:
                 raise Malformed(f"topics cannot have {markers_topics_count} elements")
             else:
                 room -= markers_topics_count
                 markers_topics = []
                 for _ in range(markers_topics_count):
                     size = buffer[position]
-                    position += 1
                     if size > 127:
-                        size, position = read_uvarint(buffer, position - 1)
-                    size -= 1
-                    if size < 0:
+                        size, position = read_uvarint(buffer, position)
+                        position -= 1
+                    if not size:
                         raise Malformed("name is null")
                     else:
                         end = position + size
-                        markers_topics_name = str(buffer[position:end], "utf-8")
+                        markers_topics_name = str(buffer[position + 1 : end], "utf-8")
                         position = end
                     markers_topics_partitions_count = buffer[position]
                     position += 1
@@ -347,7 +338,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersR
                     markers_topics_partitions: list[WritableTxnMarkerPartitionResult]
                     if markers_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif markers_topics_partitions_count * 7 > limit - position or markers_topics_partitions_count > room:
+                    elif markers_topics_partitions_count > room or markers_topics_partitions_count > 1 and markers_topics_partitions_count * 7 > limit - position:
                         raise Malformed(f"partitions cannot have {markers_topics_partitions_count} elements")
                     else:
                         room -= markers_topics_partitions_count
@@ -358,20 +349,20 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersR
                             if markers_topics_partitions_tag_count:
                                 position = skip_tags(buffer, position - 1)
                             markers_topics_partitions.append(WritableTxnMarkerPartitionResult(markers_topics_partitions_partition_index, markers_topics_partitions_error_code))
-                    markers_topics_tag_count = buffer[position]
-                    position += 1
-                    if markers_topics_tag_count:
-                        position = skip_tags(buffer, position - 1)
+                    if buffer[position]:
+                        position = skip_tags(buffer, position)
+                    else:
+                        position += 1
                     markers_topics.append(WritableTxnMarkerTopicResult(markers_topics_name, markers_topics_partitions))
-            markers_tag_count = buffer[position]
-            position += 1
-            if markers_tag_count:
-                position = skip_tags(buffer, position - 1)
+            if buffer[position]:
+                position = skip_tags(buffer, position)
+            else:
+                position += 1
             markers.append(WritableTxnMarkerResult(markers_producer_id, markers_topics))
-    tag_count_2 = buffer[position]
-    position += 1
-    if tag_count_2:
-        position = skip_tags(buffer, position - 1)
+    if buffer[position]:
+        position = skip_tags(buffer, position)
+    else:
+        position += 1
     if position > limit:
         raise Malformed("the message is cut short")
     return WriteTxnMarkersResponse(markers), position
@@ -381,8 +372,7 @@ def _encode_response_v1(message: WriteTxnMarkersResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
     write = pieces.append
     markers = message.markers
-    size = len(markers) + 1
-    write(ONE_BYTE[size] if size < 128 else uvarint(size))
+    write(UVARINT[len(markers) + 1])
     for markers_element in markers:
         markers_topics = markers_element.topics
         size = len(markers_topics) + 1
@@ -393,12 +383,10 @@ def _encode_response_v1(message: WriteTxnMarkersResponse) -> list[Buffer]:
         for markers_topics_element in markers_topics:
             markers_topics_name = markers_topics_element.name
             text = markers_topics_name.encode()
-            size = len(text) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(text) + 1])
             write(text)
             markers_topics_partitions = markers_topics_element.partitions
-            size = len(markers_topics_partitions) + 1
-            write(ONE_BYTE[size] if size < 128 else uvarint(size))
+            write(UVARINT[len(markers_topics_partitions) + 1])
             for markers_topics_partitions_element in markers_topics_partitions:
                 write(_pack_ihx(markers_topics_partitions_element.partition_index, markers_topics_partitions_element.error_code))
             write(b'\x00')
