@@ -17,7 +17,7 @@ EXAMPLES ?= 500
 SEED ?=
 TAKEOVERS ?= 200
 
-.PHONY: help demo demo-cluster test test-compiled fuzz chaos chaos-cluster peers check format bench bench-peers sim messages clean
+.PHONY: help demo demo-cluster test test-compiled fuzz chaos chaos-cluster peers check format bench bench-peers sim messages pages clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -77,6 +77,7 @@ check: $(READY)  ## Format, lint, types, import contract, generated files
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_messages.py --check
 	$(BIN)/python tools/generate_compatibility.py --check
+	$(BIN)/python tools/generate_pages.py --check
 
 format: $(READY)  ## Format and sort imports
 	$(BIN)/ruff format .
@@ -85,6 +86,9 @@ format: $(READY)  ## Format and sort imports
 messages: $(READY)  ## Generate src/semel/wire/messages and COMPATIBILITY.md again
 	$(BIN)/python tools/generate_messages.py
 	$(BIN)/python tools/generate_compatibility.py
+
+pages: $(READY)  ## Write again what pages tell of the code: metrics, alerts, settings
+	$(BIN)/python tools/generate_pages.py
 
 sim: $(READY)  ## Simulate SEEDS=n runs with crashes and power losses
 	$(BIN)/python -m semel.verify --seeds $(SEEDS)

@@ -44,6 +44,7 @@ from support.raw_client import (
     metric,
     produce,
     produce_request,
+    readiness,
 )
 from support.seeded_loop import elapse
 
@@ -134,6 +135,8 @@ def test_a_full_disk_refuses_writes_and_serves_reads_until_there_is_room(
                 pass
             create_until_refused(client)
             frames = metric(broker, "semel_journal_frames")
+            assert readiness(broker) == (200, "leading", False)
+            assert readiness(broker, "?for=writes") == (503, "leading", False)
 
             for number in range(3):
                 assert produce(client, "t", batch_of(number)).error_code == STORAGE_ERROR

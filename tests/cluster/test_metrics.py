@@ -8,7 +8,7 @@ import pytest
 
 from semel.testing import Broker
 from semel.testing.broker import BrokerDidNotStart
-from support.raw_client import METRICS, RawClient, metric, produce_values
+from support.raw_client import METRICS, RawClient, metric, produce_values, readiness
 from support.store_process import StoreProcess, store_process
 
 DETECTION_MS = 1_000
@@ -97,6 +97,9 @@ def test_who_stands_by_shows_whom_it_follows_and_takes_over(store: StoreProcess)
         second = stack.enter_context(store.node(2, SETTINGS, *METRICS))
         wait_until_shown(second, "semel_leader_node", 1)
         assert shown(second, "semel_is_leader") == 0
+        assert readiness(first, "?for=writes") == (200, "leading", True)
+        assert readiness(second) == (200, "standing by", False)
+        assert readiness(second, "?for=writes") == (503, "standing by", False)
         assert shown(second, "semel_oldest_slot") == -1
         assert shown(second, "semel_standby_lag_seconds") < PATIENCE_S
         first.kill()

@@ -1,8 +1,10 @@
 """A socket that speaks Kafka by hand, so that a test can say what no client would."""
 
+import json
 import re
 import socket
 import struct
+import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -246,11 +248,34 @@ METRICS = ("--metrics", "127.0.0.1:0")
 """Arguments of a broker whose numbers `metric` reads."""
 
 
-def metric(broker: Broker, name: str) -> float:
-    address = re.search(r"http://[0-9.:]+/metrics", broker.complaints())
+def monitoring_address(broker: Broker) -> str:
+    address = re.search(r"(http://[0-9.:]+)/metrics", broker.complaints())
     assert address is not None, "start the broker with METRICS"
-    with urllib.request.urlopen(address[0], timeout=TIMEOUT_S) as page:
+    return address[1]
+
+
+def readiness(broker: Broker, query: str = "") -> tuple[int, str, bool]:
+    """The status, the state, and whether writes are taken."""
+    try:
+        with urllib.request.urlopen(
+            f"{monitoring_address(broker)}/readyz{query}", timeout=TIMEOUT_S
+        ) as page:
+            status, told = page.status, json.load(page)
+    except urllib.error.HTTPError as refused:
+        with refused:
+            status, told = refused.code, json.loads(refused.read())
+    assert told["ready"] == (status == 200)
+    return status, told["state"], told["writes"]
+
+
+def metric(broker: Broker, name: str) -> float:
+    value = metric_if_shown(broker, name)
+    assert value is not None, f"there is no {name}"
+    return value
+
+
+def metric_if_shown(broker: Broker, name: str) -> float | None:
+    with urllib.request.urlopen(f"{monitoring_address(broker)}/metrics", timeout=TIMEOUT_S) as page:
         text = page.read().decode()
     found = re.search(rf"^{name}(?:_total)? (\S+)$", text, re.MULTILINE)
-    assert found is not None, f"there is no {name}"
-    return float(found[1])
+    return None if found is None else float(found[1])

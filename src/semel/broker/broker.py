@@ -11,6 +11,7 @@ from semel.broker import log
 from semel.broker.absent_catalogue import AbsentCatalogue
 from semel.broker.across import Across
 from semel.broker.audit import Audit
+from semel.broker.census import Census
 from semel.broker.config import BrokerConfig, about_settings
 from semel.broker.connection import Connection
 from semel.broker.connection_on_store import ConnectionOnStore
@@ -147,6 +148,8 @@ class Broker:
             neighbours=() if workers is None else workers.neighbours,
         )
         self.peers = Peers(self)
+        self.census: Census | None = None
+        """If somebody may ask for metrics."""
         self.node: Desk | None = None
         """Where other nodes are answered; None if there are none."""
         self.deadlines_changed = asyncio.Event()
@@ -509,6 +512,9 @@ class Broker:
     @property
     def store(self) -> Counted | None:
         return None if self._shared is None else self._shared.store
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms()
 
     @property
     def loop_time_s(self) -> float:

@@ -94,7 +94,7 @@ def _leadership(broker: "Broker") -> Iterator["Metric"]:
     )
     yield gauge(
         "semel_leader_epoch",
-        "The epoch of that leader; -1 if there is none.",
+        "The epoch of the leader of lane 0; -1 if there is none.",
         epoch if lane_0 is None else lane_0.view.epoch,
     )
     takeovers = CounterMetricFamily(
@@ -132,16 +132,22 @@ def _lanes(broker: "Broker") -> Iterator["Metric"]:
         "semel_lane_epoch", "The leader epoch of a lane that this node leads.", labels=["lane"]
     )
     term = GaugeMetricFamily(
-        "semel_lane_term", "Its term, by which transactions are spent.", labels=["lane"]
+        "semel_lane_term",
+        "The term of a lane that this node leads, by which epochs are spent.",
+        labels=["lane"],
     )
     slot = GaugeMetricFamily(
-        "semel_lane_next_slot", "The slot that it writes next.", labels=["lane"]
+        "semel_lane_next_slot", "The slot of a lane that this node writes next.", labels=["lane"]
     )
     puts = CounterMetricFamily(
-        "semel_lane_puts", "Slots that this node has begun since it leads it.", labels=["lane"]
+        "semel_lane_puts",
+        "Slots of a lane that this node has begun since it leads it.",
+        labels=["lane"],
     )
     appended = CounterMetricFamily(
-        "semel_lane_bytes", "Bytes that this node has appended since it leads it.", labels=["lane"]
+        "semel_lane_bytes",
+        "Bytes that this node has appended to a lane since it leads it.",
+        labels=["lane"],
     )
     for number, view, journal in led:
         epoch.add_metric([number], view.epoch)
@@ -164,7 +170,7 @@ def _slots(journals: "list[SlotJournal]") -> Iterator["Metric"]:
     )
     yield gauge(
         "semel_oldest_slot",
-        "The oldest of these; -1 for who stands by.",
+        "The oldest slot that holds data; -1 for who stands by.",
         min((each.oldest_slot for each in counts), default=NOBODY),
     )
     yield gauge(
@@ -173,7 +179,9 @@ def _slots(journals: "list[SlotJournal]") -> Iterator["Metric"]:
         max((journal.slot for journal in journals), default=NOBODY),
     )
     yield gauge(
-        "semel_slot_bytes", "Bytes in these slots.", sum(each.stored_bytes for each in counts)
+        "semel_slot_bytes",
+        "Bytes in the slots that hold data.",
+        sum(each.stored_bytes for each in counts),
     )
     yield SummaryMetricFamily(
         "semel_barrier_seconds",
@@ -183,7 +191,7 @@ def _slots(journals: "list[SlotJournal]") -> Iterator["Metric"]:
     )
     yield gauge(
         "semel_barriers_waiting",
-        "Answers that wait so.",
+        "Answers that wait until the store has told that nobody else leads.",
         sum(each.barriers_waiting for each in counts),
     )
     yield counter(
@@ -192,7 +200,9 @@ def _slots(journals: "list[SlotJournal]") -> Iterator["Metric"]:
         sum(each.cache_hits for each in counts),
     )
     yield counter(
-        "semel_cache_misses", "Those that did.", sum(each.cache_misses for each in counts)
+        "semel_cache_misses",
+        "Reads of older data that needed a request.",
+        sum(each.cache_misses for each in counts),
     )
 
 

@@ -29,6 +29,9 @@ _OPTIONS = {
     "metrics": "--metrics HOST:PORT",
 }
 
+OPTIONS_TABLE: Final = "serve"
+"""The table of a file that holds options of `semel serve`, without their dashes."""
+
 _TEXTS = frozenset({"advertised_listeners", "store_prices"})
 """Settings that are no list."""
 
@@ -267,6 +270,18 @@ class BrokerConfig:
         "What a node keeps of slots and volumes in the folder of --cache.",
         is_fixed=True,
     )
+    metrics_labels_max: int = _setting(
+        1000,
+        "How many topics, and topics of groups, metrics show each, the largest; all others are "
+        "shown in sums.",
+        most=1_000_000,
+    )
+    metrics_interval_ms: int = _setting(
+        10_000,
+        "How often it is counted for the metrics how far groups are behind, and how many groups "
+        "and transactional ids there are in each state.",
+        least=100,
+    )
     group_max_size: int = _setting(INT32_MAX, "Members of a group.", least=1, most=INT32_MAX)
 
     def __post_init__(self) -> None:
@@ -282,7 +297,9 @@ class BrokerConfig:
         """From a TOML file (names quoted or nested) and `NAME=VALUE` texts; the later wins."""
         values: dict[str, object] = {}
         if file is not None:
-            values.update(_flatten(_read_toml(file)))
+            told = _read_toml(file)
+            told.pop(OPTIONS_TABLE, None)
+            values.update(_flatten(told))
         for text in settings:
             name, equals, value = text.partition("=")
             if not equals:
@@ -350,6 +367,8 @@ class SettingDescription(NamedTuple):
     about: str
     is_fixed: bool
     """Whether it holds as long as the broker runs."""
+    least: int
+    most: int
 
 
 def about_settings() -> dict[str, SettingDescription]:
@@ -359,6 +378,8 @@ def about_settings() -> dict[str, SettingDescription]:
             _kind(field),
             field.metadata["about"],
             field.metadata["is_fixed"],
+            field.metadata["least"],
+            field.metadata["most"],
         )
         for field in dataclasses.fields(BrokerConfig)
     }
@@ -432,6 +453,25 @@ def _in_ms(values: Mapping[str, object]) -> dict[str, object]:
             count = parse_int(name, rest.pop(name), -1, INT64_MAX // unit_ms)
             rest.setdefault("log.retention.ms", -1 if count == -1 else count * unit_ms)
     return rest
+
+
+def options_in(file: Path) -> list[str]:
+    """What the file says of the options of `semel serve`, as a command line. Raises ConfigError."""
+    table = _read_toml(file).get(OPTIONS_TABLE, {})
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{file}: {OPTIONS_TABLE} must be a table of options")
+    told: list[str] = []
+    for name, value in table.items():
+        option = f"--{name.replace('_', '-')}"
+        values = value if isinstance(value, list) else [value]
+        for each in values:
+            if isinstance(each, Mapping):
+                raise ConfigError(f"{file}: {OPTIONS_TABLE}.{name} must not be a table")
+            if each is True:
+                told.append(option)
+            elif each is not False:
+                told += [option, str(each)]
+    return told
 
 
 def _read_toml(file: Path) -> dict[str, object]:

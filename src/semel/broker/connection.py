@@ -16,6 +16,7 @@ from semel.access.principal import FIRST_LISTENER, Caller
 from semel.access.rights import UNRESTRICTED, Rights
 from semel.broker.answer import Answer, Call
 from semel.broker.inbox import Inbox
+from semel.durations import Durations
 from semel.errors import ProtocolError
 from semel.lane.lane import Lane, Mark
 from semel.types import Buffer, Position
@@ -37,7 +38,16 @@ WRITELINES_PAUSES: Final = sys.version_info < (3, 12) or not (
 class Reply:
     """The place of one reply in the order of its connection."""
 
-    __slots__ = ("_awaited_count", "_connection", "is_ready", "lanes", "parts", "size")
+    __slots__ = (
+        "_awaited_count",
+        "_connection",
+        "durations",
+        "is_ready",
+        "lanes",
+        "parts",
+        "read_at",
+        "size",
+    )
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
@@ -47,6 +57,10 @@ class Reply:
         """Whose journals have to come so far first."""
         self._awaited_count = 0
         self.is_ready = False
+        self.read_at = connection.read_at
+        """When its request was read."""
+        self.durations: Durations | None = None
+        """Where it counts how long it took."""
 
     def wait_for(self, marks: Sequence[Mark], *, durable: bool) -> None:
         if not marks:
@@ -146,6 +160,9 @@ class Connection(asyncio.BufferedProtocol):
         self.held_bytes = 0
         self.is_to_write = False
         self.active_at = 0.0
+        self.read_at: float = 0.0
+        """When something last came: while requests wait, when the last of them did."""
+        self._has_put_off = False
         self.number = 0
         self.caller = Caller()
         self.rights: Rights = UNRESTRICTED
@@ -216,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         return buffer
 
     def buffer_updated(self, count: int) -> None:
-        self.active_at = self._server.loop.time()
+        self.active_at = self.read_at = self._server.loop.time()
         if count == self._offered_size:
             self._server.full_read_count += 1
         try:
@@ -249,14 +266,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def _decide(self) -> None:
         requests = self._requests
+        put_off_count = len(requests) if self._has_put_off else 0
         while requests and self._waiting is None and self._is_keeping_up() and not self.is_closing:
             try:
                 self._dispatch(requests.popleft(), self)
             except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
                 self._server.failed(self, error)
                 return
+        if put_off_count:
+            self._server.count_waits(put_off_count - len(requests), self.read_at)
+            self._has_put_off = False
         held = self._inbox.held
         if requests:
+            self._has_put_off = True
             held += sum(map(len, requests))
         if held != self.held_bytes:
             more, self.held_bytes = held - self.held_bytes, held
@@ -316,10 +338,13 @@ class Connection(asyncio.BufferedProtocol):
         replies = self._replies
         parts: list[Buffer] = []
         size = 0
+        now = self._server.loop.time()
         while replies and replies[0].is_ready:
             reply = replies.popleft()
             parts += reply.parts
             size += reply.size
+            if reply.durations is not None:
+                reply.durations.add(now - reply.read_at)
         self.unsent_bytes -= size
         self._server.unsent_bytes -= size
         if self.is_closing:

@@ -1,9 +1,15 @@
-"""Metrics of one value, as Prometheus takes them."""
+"""Metrics of one value, as Prometheus takes them, and of how long things took."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from semel.durations import BOUNDS_S, Durations
 
 if TYPE_CHECKING:
-    from prometheus_client.core import Metric
+    from prometheus_client.core import HistogramMetricFamily, Metric
+
+_BOUNDS: Final = (*(f"{bound:.6f}" for bound in BOUNDS_S), "+Inf")
 
 
 def counter(name: str, about: str, value: float) -> "Metric":
@@ -20,3 +26,32 @@ def gauge(name: str, about: str, value: float) -> "Metric":
     family = GaugeMetricFamily(name, about)
     family.add_metric([], value)
     return family
+
+
+def histogram(name: str, about: str, durations: Durations) -> "Metric":
+    from prometheus_client.core import HistogramMetricFamily
+
+    family = HistogramMetricFamily(name, about)
+    add_durations(family, [], durations)
+    return family
+
+
+def add_durations(family: "HistogramMetricFamily", labels: list[str], durations: Durations) -> None:
+    # The sum first: the counts may only be ahead of it.
+    sum_s = durations.sum_s
+    counted = list(zip(_BOUNDS, accumulate(durations.counts), strict=True))
+    family.add_metric(labels, counted, sum_s)
+
+
+def together(several: Iterable[Durations]) -> Durations:
+    total = Durations()
+    for each in several:
+        total.sum_s += each.sum_s
+        total.counts = [mine + its for mine, its in zip(total.counts, each.counts, strict=True)]
+    return total
+
+
+def largest(values: Mapping[str, int], count_max: int) -> Iterator[tuple[str, int]]:
+    """So many of the largest, by their names."""
+    by_value = sorted(values.items(), key=lambda each: -each[1])
+    return iter(sorted(by_value[:count_max]))

@@ -8,17 +8,27 @@ no longer leads would say the same.
 from functools import partial
 from typing import TYPE_CHECKING
 
-from semel.errors import CoordinatorNotAvailable, JournalFull, NotCoordinator, RequestError
+from semel.errors import (
+    CoordinatorNotAvailable,
+    CorruptJournal,
+    CorruptMessage,
+    JournalFull,
+    NotCoordinator,
+    RequestError,
+)
 from semel.errors import NotLeaderOrFollower as NotLeader
 from semel.lane.calls import (
     AnyCall,
     AnyReply,
+    AskLags,
     AskOutcomes,
     AskToJoin,
     AskToPrepare,
     Confirmed,
     ConfirmEnds,
     Heard,
+    Lag,
+    Lags,
     LaneAway,
     MayJoin,
     Outcome,
@@ -32,7 +42,7 @@ from semel.lane.participating import NotYet, Vote
 from semel.lane.transactions import Transact
 from semel.transactions.commands import Join
 from semel.transactions.dialect import Dialect
-from semel.types import TopicPartition, TransactionalId
+from semel.types import Offset, TopicPartition, TransactionalId
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -58,6 +68,8 @@ async def answer_call(broker: "Broker", lane: Lane, call: AnyCall) -> AnyReply:
                 return await _confirm(broker, lane, call)
             case AskOutcomes():
                 return await _tell(lane, call)
+            case AskLags():
+                return await _lags(lane, call)
     except (NotLeader, NotYet, JournalFull) as error:
         raise LaneAway(str(error)) from error
 
@@ -125,3 +137,23 @@ async def _tell(lane: Lane, call: AskOutcomes) -> Told:
     if is_certain:
         await lane.until(lane.when_all_durable)
     return Told(outcomes)
+
+
+async def _lags(lane: Lane, call: AskLags) -> Lags:
+    """A number for who watches: it waits for no disk but to find times."""
+    return Lags(tuple([await _lag(lane, *each) for each in call.positions]))
+
+
+async def _lag(lane: Lane, topic: str, index: int, offset: int) -> Lag | None:
+    partition = lane.view.written(topic, index)
+    if partition is None:
+        return Lag(0, -1) if lane.view.hosts_partition(topic, index) else None
+    start = Offset(max(offset, partition.log_start_offset))
+    if start >= partition.high_watermark:
+        return Lag(0, -1)
+    try:
+        since_ms = await lane.log.time_at(partition, start)
+    except (CorruptJournal, CorruptMessage, OSError):
+        # It may just have been moved. What is damaged is told to who reads it.
+        since_ms = None
+    return Lag(partition.high_watermark - start, -1 if since_ms is None else since_ms)

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from semel.broker import log
 from semel.broker.broker import Broker, Storage, Workers
 from semel.broker.config import BrokerConfig, address, listener
+from semel.broker.monitoring import Monitor
 from semel.broker.options import ServeOptions, fit, static_config
 from semel.broker.serving import BACKLOG, data_folder, naming, once_free, read_until_end, say
 from semel.errors import ConfigError
@@ -41,17 +42,25 @@ def serve(options: ServeOptions) -> None:
     if options.as_worker is not None:
         _serve_as_worker()
         return
-    _serve_alone(static_config(options), options)
+    config = static_config(options)
+    _serve_alone(config, options, _monitor(options.metrics))
 
 
-def _serve_alone(config: BrokerConfig, options: ServeOptions) -> None:
+def _monitor(listening: str | None) -> Monitor | None:
+    if listening is None:
+        return None
+    with naming(listening):
+        return Monitor(*address(listening))
+
+
+def _serve_alone(config: BrokerConfig, options: ServeOptions, monitor: Monitor | None) -> None:
     if options.store is not None:
-        _run(_serve_on_store(config, options.store, options))
+        _run(_serve_on_store(config, options.store, options, monitor))
         return
     if options.journal is not None or (options.store_options and options.volumes is None):
         raise ConfigError("--journal and --store-option are about a store: name it with --store")
     if options.volumes is not None:
-        _run(_serve_tiered(config, options.volumes, options))
+        _run(_serve_tiered(config, options.volumes, options, monitor))
         return
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(data_folder(options))
@@ -68,7 +77,7 @@ def _serve_alone(config: BrokerConfig, options: ServeOptions) -> None:
             SystemRandomness(),
         )
         _settle_in()
-        _run(_serve(broker, options, str(folder)))
+        _run(_serve(broker, options, str(folder), monitor))
 
 
 def _serve_as_worker() -> None:
@@ -79,6 +88,7 @@ def _serve_as_worker() -> None:
     from semel.cluster.keys import OnlyKey
 
     assignment = read_assignment()
+    log.configure(assignment.log_level, assignment.log_format)
     config = BrokerConfig.from_sources(assignment.config, assignment.settings)
     config = fit(config, is_ephemeral=not assignment.is_synced)
     leaders = assignment.neighbours()
@@ -93,6 +103,8 @@ def _serve_as_worker() -> None:
     key = OnlyKey(assignment.key)
     neighbours = tuple(each for each in leaders if each is not own)
     workers = Workers(assignment.lane_count, numbers, neighbours)
+
+    monitor = _monitor(assignment.metrics)
 
     def opened() -> Broker:
         return Broker(
@@ -122,7 +134,10 @@ def _serve_as_worker() -> None:
         worker.begin(tasks, Lines(key, randomness, connect, tasks.create_task, PATIENCE_S))
 
     beginning = Beginning(begin, worker.may_serve, worker.knows_all)
-    _run(_serve(broker, options, assignment.folder, worker=beginning, listening=listening))
+    serving = _serve(
+        broker, options, assignment.folder, monitor, worker=beginning, listening=listening
+    )
+    _run(serving)
 
 
 class Beginning(NamedTuple):
@@ -149,7 +164,9 @@ def _run(serving: Coroutine[Any, Any, None]) -> None:
             raise _first(group) from None
 
 
-async def _serve_on_store(config: BrokerConfig, url: str, options: ServeOptions) -> None:
+async def _serve_on_store(
+    config: BrokerConfig, url: str, options: ServeOptions, monitor: Monitor | None
+) -> None:
     if options.node_id is None:
         raise ConfigError("--store needs --node-id N, a number that no other node has")
     # What speaks to stores is needed by those alone who have one.
@@ -168,10 +185,12 @@ async def _serve_on_store(config: BrokerConfig, url: str, options: ServeOptions)
             cache = disk_cache(folder, config.store_cache_bytes)
         async with joined(settings, config, clock, randomness, folder, cache) as member:
             _settle_in()
-            await _serve(member.broker, options, shown(url), member)
+            await _serve(member.broker, options, shown(url), monitor, member)
 
 
-async def _serve_tiered(config: BrokerConfig, url: str, options: ServeOptions) -> None:
+async def _serve_tiered(
+    config: BrokerConfig, url: str, options: ServeOptions, monitor: Monitor | None
+) -> None:
     if options.ephemeral:
         raise ConfigError("--volumes keeps data for good, and --ephemeral nothing: choose one")
     if lane_count(options.data) > 1:
@@ -212,7 +231,7 @@ async def _serve_tiered(config: BrokerConfig, url: str, options: ServeOptions) -
                 raise
             _settle_in()
             log.info("old data lies in a store", volumes=shown(url))
-            await _serve(broker, options, str(folder))
+            await _serve(broker, options, str(folder), monitor)
         finally:
             await store.close()
 
@@ -221,6 +240,7 @@ async def _serve(
     broker: Broker,
     options: ServeOptions,
     place: str,
+    monitor: Monitor | None,
     member: "Member | None" = None,
     worker: "Beginning | None" = None,
     listening: socket.socket | None = None,
@@ -229,10 +249,9 @@ async def _serve(
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_exception)
     stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    if options.stop_with_stdin:
-        loop.add_reader(sys.stdin.fileno(), read_until_end, loop, stopped)
+    _heed_end(options, loop, stopped)
+    if monitor is not None:
+        monitor.opened(stopped)
     host, port = address(options.listen)
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -256,7 +275,9 @@ async def _serve(
                     tasks.create_task(node.run())
                 if worker is not None:
                     await _either(worker.is_ready, stopped)
-                _announce(found, broker, options, place)
+                if monitor is not None:
+                    monitor.serving(broker, node)
+                _announce(found, monitor, place)
                 await stopped.wait()
                 if node is not None:
                     await node.leave()
@@ -269,6 +290,15 @@ async def _serve(
         pass
     finally:
         await broker.stop()
+
+
+def _heed_end(
+    options: ServeOptions, loop: asyncio.AbstractEventLoop, stopped: asyncio.Event
+) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    if options.stop_with_stdin:
+        loop.add_reader(sys.stdin.fileno(), read_until_end, loop, stopped)
 
 
 async def _either(event: asyncio.Event, other: asyncio.Event) -> None:
@@ -298,20 +328,15 @@ def _log_exception(loop: asyncio.AbstractEventLoop, details: dict[str, Any]) -> 
     log.error(details["message"], exc_info=details.get("exception"))
 
 
-def _announce(
-    listening: tuple[str, int], broker: Broker, options: ServeOptions, place: str
-) -> None:
+def _announce(listening: tuple[str, int], monitor: Monitor | None, place: str) -> None:
     host, port = listening
     if host not in LOOPBACK:
         log.warning(
             "anyone who can reach this address can read and write: there is no authentication yet",
             listen=f"{host}:{port}",
         )
-    if options.metrics is not None:
-        from semel.broker.metrics import serve_metrics
-
-        with naming(options.metrics):
-            metrics_host, metrics_port = serve_metrics(broker, *address(options.metrics))
+    if monitor is not None:
+        metrics_host, metrics_port = monitor.address
         log.info("metrics", address=f"http://{metrics_host}:{metrics_port}/metrics")
     shown = f"[{host}]" if ":" in host else host
     say(f"Semel is ready on {shown}:{port}, data in {place}\n")

@@ -2,27 +2,28 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from semel.broker.census_metrics import census_metrics
 from semel.broker.cluster_metrics import cluster_metrics, journals_on_store
-from semel.broker.families import counter, gauge
+from semel.broker.families import counter, gauge, histogram, together
+from semel.broker.request_metrics import request_metrics
+from semel.broker.topic_counts import TopicCounts
+from semel.broker.topic_metrics import topic_metrics
+from semel.durations import Durations
 from semel.errors import InvalidProducerEpoch, ProducerFenced, RequestError
 from semel.journal.seam import Journal
 from semel.lane.lane import Mark
 from semel.wire import apis
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
     from prometheus_client.core import Metric
 
     from semel.broker.broker import Broker
 
 FENCED = (ProducerFenced, InvalidProducerEpoch)
 LARGEST_SHOWN = 5
-TOPICS_SHOWN_MAX = 1000
-"""Topics whose bytes are shown each, the largest; all others are shown together."""
 
 
 class Metrics:
@@ -35,6 +36,8 @@ class Metrics:
         self.batches_refused = 0
         self.batches_duplicate = 0
         self.bytes_in = 0
+        self.records_in_gone = 0
+        """Of topics that do not exist any more."""
         self.bytes_out = 0
         self.requests_late = 0
         self.producers_fenced = 0
@@ -53,10 +56,33 @@ class Metrics:
         self.retention_bytes_deleted = 0
         self.topic_bytes: dict[str, int] = {}
         """Of the batches that are shown, as of the last round of retention."""
+        self.topic_records: dict[str, int] = {}
+        """Likewise, offsets between the ends of its partitions."""
+        self.latencies: dict[int, Durations] = {}
+        """By API: from when a request was read until its reply was handed to the kernel."""
+        self.queue_seconds = 0.0
+        """That requests waited to be decided, all together."""
+        self.topics: dict[str, TopicCounts] = {}
+        """Of those that were written to or read since the start, and exist."""
 
     def largest_topics(self) -> dict[str, int]:
         largest = sorted(self.topic_bytes.items(), key=lambda each: -each[1])
         return dict(largest[:LARGEST_SHOWN])
+
+    def of_topic(self, name: str) -> TopicCounts:
+        counts = self.topics.get(name)
+        if counts is None:
+            counts = self.topics[name] = TopicCounts()
+        return counts
+
+    def records_in(self) -> int:
+        each = [counts.records_in for counts in list(self.topics.values())]
+        return self.records_in_gone + sum(each)
+
+    def forget_topic(self, name: str) -> None:
+        counts = self.topics.pop(name, None)
+        if counts is not None:
+            self.records_in_gone += counts.records_in
 
     def counted(self, refusal: RequestError) -> RequestError:
         """Count a refusal that tells a producer that another has its place."""
@@ -99,6 +125,7 @@ class Collector:
             api = apis.lookup(key)
             requests.add_metric([api.name if api else str(key)], count)
         yield requests
+        yield from request_metrics(metrics)
         syncs = CounterMetricFamily(
             "semel_journal_syncs", "Syncs of the journal by reason.", labels=["reason"]
         )
@@ -108,7 +135,13 @@ class Collector:
         for reason, count in sorted(sync_counts.items()):
             syncs.add_metric([reason], count)
         yield syncs
+        yield histogram(
+            "semel_journal_sync_seconds",
+            "How long syncs of the journal took.",
+            together(journal.sync_durations for journal in journals),
+        )
 
+        yield counter("semel_records_in", "Records that were stored.", metrics.records_in())
         yield counter("semel_bytes_in", "Bytes of stored batches.", metrics.bytes_in)
         yield counter("semel_bytes_out", "Bytes of fetched batches.", metrics.bytes_out)
         yield counter(
@@ -171,6 +204,7 @@ class Collector:
             sum(journal.unused_bytes for journal in journals),
         )
         yield from _disk(broker)
+        yield from topic_metrics(metrics, broker.config.metrics_labels_max)
         yield from _tidying(broker)
         yield gauge(
             "semel_unreadable_partitions",
@@ -184,7 +218,7 @@ class Collector:
         )
         yield gauge(
             "semel_term",
-            "The term of this lane.",
+            "The highest term of the lanes that are led here.",
             max((lane.view.term for lane in lanes), default=-1),
         )
         yield gauge(
@@ -192,13 +226,13 @@ class Collector:
             "Bytes appended that a power loss would take.",
             sum(journal.end - journal.durable for journal in all_journals),
         )
+        if broker.census is not None:
+            yield from census_metrics(broker.census, broker.config.metrics_labels_max)
         if broker.is_shared:
             yield from cluster_metrics(broker)
 
 
 def _disk(broker: "Broker") -> Iterator["Metric"]:
-    from prometheus_client.core import GaugeMetricFamily
-
     total_bytes, free_bytes = broker.disk_bytes()
     yield gauge("semel_disk_bytes", "Bytes of the disk.", total_bytes)
     yield gauge("semel_disk_free_bytes", "Bytes that the disk has left.", free_bytes)
@@ -215,20 +249,6 @@ def _disk(broker: "Broker") -> Iterator["Metric"]:
         sum(lane.settling.volume_bytes for lane in lanes),
     )
     yield gauge("semel_volumes", "Volumes.", sum(lane.settling.volume_count for lane in lanes))
-    by_topic = GaugeMetricFamily(
-        "semel_topic_bytes",
-        "Bytes of the batches that a topic shows, as of the last round of retention.",
-        labels=["topic"],
-    )
-    largest_first = sorted(broker.metrics.topic_bytes.items(), key=lambda each: -each[1])
-    for name, byte_count in sorted(largest_first[:TOPICS_SHOWN_MAX]):
-        by_topic.add_metric([name], byte_count)
-    yield by_topic
-    yield gauge(
-        "semel_topic_bytes_sum",
-        f"As above, of all topics: only the {TOPICS_SHOWN_MAX:,} largest are shown each.",
-        sum(byte_count for _, byte_count in largest_first),
-    )
 
 
 def _tidying(broker: "Broker") -> Iterator["Metric"]:
@@ -262,7 +282,7 @@ def _tidying(broker: "Broker") -> Iterator["Metric"]:
     )
     yield counter(
         "semel_settling_written_bytes",
-        "Bytes of these volumes.",
+        "Bytes of the volumes that were made.",
         sum(lane.settling.bytes_settled for lane in lanes),
     )
     yield counter(
@@ -272,12 +292,12 @@ def _tidying(broker: "Broker") -> Iterator["Metric"]:
     )
     yield counter(
         "semel_compaction_read_bytes",
-        "Bytes of batches that they have read.",
+        "Bytes of batches that passes of compaction have read.",
         sum(lane.compacting.bytes_read for lane in lanes),
     )
     yield counter(
         "semel_compaction_written_bytes",
-        "Bytes that they have written.",
+        "Bytes that passes of compaction have written.",
         sum(lane.compacting.bytes_written for lane in lanes),
     )
 
@@ -301,7 +321,7 @@ def _transactions(broker: "Broker") -> Iterator["Metric"]:
     yield ended
     yield SummaryMetricFamily(
         "semel_commit_latency_seconds",
-        "From the decision to commit until it is durable.",
+        "From the decision to commit a transaction until it is durable.",
         count_value=metrics.commit_count,
         sum_value=metrics.commit_seconds,
     )
@@ -328,35 +348,10 @@ def _transactions(broker: "Broker") -> Iterator["Metric"]:
     )
     by_topic = GaugeMetricFamily(
         "semel_last_stable_offset_lag",
-        "As above, of the topics where it is not 0.",
+        "As semel_last_stable_offset_lag_max, of the topics where it is not 0.",
         labels=["topic"],
     )
     for name, lag in sorted(lags.items()):
         if lag:
             by_topic.add_metric([name], lag)
     yield by_topic
-
-
-def _only_metrics(metrics: "WSGIApplication") -> "WSGIApplication":
-    """At /metrics and nowhere else: a scraper that was told a wrong path must not find numbers."""
-
-    def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        if environ["PATH_INFO"] == "/metrics":
-            return metrics(environ, start_response)
-        start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
-        return [b"The metrics are at /metrics.\n"]
-
-    return answer
-
-
-def serve_metrics(broker: "Broker", host: str, port: int) -> tuple[str, int]:
-    """Serve /metrics from a thread of its own; gives the address it listens on."""
-    from prometheus_client import make_wsgi_app, start_http_server
-    from prometheus_client.registry import CollectorRegistry
-
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Collector(broker))
-    server, _ = start_http_server(port, host, registry=registry)
-    server.set_app(_only_metrics(make_wsgi_app(registry)))
-    address: tuple[str, int] = server.server_address[:2]  # type: ignore[assignment]
-    return address

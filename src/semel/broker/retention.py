@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 PARTITIONS_AT_ONCE: Final = 64
 """Looked at before others have their turn."""
 
+TOPICS_AT_ONCE: Final = 1000
+"""Likewise, where each is only asked whether it exists."""
+
 PARTITIONS_LEFT_MAX: Final = 16
 """In segments that are left as they are until all of it goes: one of few partitions is read without
 many gaps."""
@@ -103,18 +106,31 @@ class Retention:
     async def measure(self) -> None:
         """How much there is of each topic: too long a look for whoever asks for metrics."""
         byte_counts: dict[str, int] = {}
+        record_counts: dict[str, int] = {}
         for lane in self._broker.lanes.led:
             for number, partition in enumerate(lane.view.partitions()):
                 if number % PARTITIONS_AT_ONCE == 0:
                     await asyncio.sleep(0)
                 topic = partition.topic_partition.topic
+                record_count = partition.high_watermark - partition.log_start_offset
+                record_counts[topic] = record_counts.get(topic, 0) + max(0, record_count)
                 try:
                     byte_count = await lane.log.bytes_of(partition)
                 except (CorruptJournal, OSError) as error:
                     self._broker.found_unreadable(partition.topic_partition, error)
                     continue
                 byte_counts[topic] = byte_counts.get(topic, 0) + byte_count
-        self._broker.metrics.topic_bytes = byte_counts
+        metrics = self._broker.metrics
+        metrics.topic_bytes, metrics.topic_records = byte_counts, record_counts
+        await self._forget_counts_of_gone_topics()
+
+    async def _forget_counts_of_gone_topics(self) -> None:
+        counted, lanes = self._broker.metrics.topics, self._broker.lanes
+        for number, name in enumerate(tuple(counted)):
+            if number % TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if lanes.knows_topics and name not in lanes.catalogue:
+                self._broker.metrics.forget_topic(name)
 
     async def _tidy(self, may_expire: bool) -> None:
         for lane in self._broker.lanes.led:

@@ -14,6 +14,7 @@ from semel.broker.answer import Answer, Call
 from semel.broker.connection import Connection, Reply
 from semel.broker.dispatch import Handler, encode_in_steps, read_request, with_head
 from semel.broker.inbox import SCRATCH_SIZE
+from semel.durations import Durations
 from semel.errors import JournalFailed, ProtocolError
 from semel.lane.lane import Lane
 from semel.types import Buffer
@@ -52,6 +53,7 @@ class Server:
         """Reads that may have left something behind."""
         self.last_connection_number = 0
         self._closings = Closings()
+        self._latencies = broker.metrics.latencies
         self._to_write: list[Connection] = []
         self._held_bytes = 0
         self._undecided_bytes = 0
@@ -108,6 +110,10 @@ class Server:
         if self.unsent_bytes > self._unsent_bytes_max:
             largest = max(self._connections, key=lambda connection: connection.unread_bytes)
             largest.close("unread replies hold too much memory")
+
+    def count_waits(self, request_count: int, read_at: float) -> None:
+        """These were not decided when they were read, but now."""
+        self._broker.metrics.queue_seconds += request_count * (self.loop.time() - read_at)
 
     def refused(self, connection: Connection, reason: str) -> None:
         self._broker.metrics.requests_malformed += 1
@@ -261,6 +267,11 @@ class Server:
         connection: Connection,
         encoded: list[Buffer] | None = None,
     ) -> None:
+        key = call.api.key
+        try:
+            reply.durations = self._latencies[key]
+        except KeyError:
+            reply.durations = self._latencies[key] = Durations()
         if answer.response is not None:
             parts = encoded or call.api.encode_response(answer.response, call.version)
             reply.parts, size = with_head(call, parts)

@@ -190,6 +190,9 @@ class ProducingInTransaction:
                 # When the original of a retry was appended is not remembered.
                 if each not in produced.duplicates:
                     self._appended_at_ms[key] = produced.appended_at_ms
+                    counts = metrics.of_topic(key.topic)
+                    counts.bytes_in += len(each.batch)
+                    counts.records_in += each.header.record_count
 
     def response(self) -> ProduceResponse:
         return ProduceResponse(

@@ -52,7 +52,7 @@ from semel.groups.membership import Membership, State
 from semel.groups.records import GroupRecord
 from semel.groups.settings import STRING_BYTES_MAX, GroupSettings
 from semel.groups.volatile import VolatileGroups
-from semel.types import NO_PRODUCER_ID, GroupId, ProducerId
+from semel.types import NO_PRODUCER_ID, GroupId, ProducerId, TopicPartition
 from semel.world import Moment
 
 
@@ -253,6 +253,13 @@ class Groups:
 
     def fetch_offsets(self, command: FetchOffsets) -> tuple[FetchedOffset, ...]:
         return committing.fetch(self._lasting.by_id.get(command.group_id), command)
+
+    def committed(self, group_id: GroupId) -> Iterator[tuple[TopicPartition, int]]:
+        """Each offset as it is now, however long the reader takes."""
+        group = self._lasting.by_id.get(group_id)
+        if group is not None:
+            for partition, stored in group.offsets.committed.copy().items():
+                yield partition, stored.record.offset
 
     def describe(self, group_id: GroupId) -> GroupDescription | None:
         group = self._volatile.membership(group_id)

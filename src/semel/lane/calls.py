@@ -1,7 +1,8 @@
-"""What lanes say to each other about transactions that several of them take part in.
+"""What lanes say to each other: about transactions that several of them take part in, and about
+what their partitions hold.
 
-Every call names the transaction by its key, so that it can be sent again: said twice, it does what
-it does once. Fields are only ever added, at the end and with a default.
+A call about a transaction names it by its key, so that it can be sent again: said twice, it does
+what it does once. Fields are only ever added, at the end and with a default.
 """
 
 from typing import Final
@@ -90,7 +91,17 @@ class ConfirmEnds(LaneCall, frozen=True):
     outcomes: tuple[Outcome, ...]
 
 
-AnyCall = AskToJoin | AskOutcomes | AskToPrepare | TellOutcomes | ConfirmEnds
+# To the lane of a partition
+
+
+class AskLags(LaneCall, frozen=True):
+    """How much is unread of these partitions from these offsets on. Answered by `Lags`."""
+
+    positions: tuple[tuple[str, int, int], ...]
+    """Topic, partition, offset."""
+
+
+AnyCall = AskToJoin | AskOutcomes | AskToPrepare | TellOutcomes | ConfirmEnds | AskLags
 
 
 # Replies
@@ -125,7 +136,20 @@ class Confirmed(LaneReply, frozen=True):
     pass
 
 
-AnyReply = Refused | MayJoin | Told | Voted | Heard | Confirmed
+class Lag(msgspec.Struct, frozen=True, array_like=True):
+    record_count: int
+    since_ms: int
+    """The time of the first batch that is unread, by the clock of who produced it; -1: nothing is
+    unread, or it is not known."""
+
+
+class Lags(LaneReply, frozen=True):
+    """One for each that was asked for: None if there is no such partition."""
+
+    lags: tuple[Lag | None, ...]
+
+
+AnyReply = Refused | MayJoin | Told | Voted | Heard | Confirmed | Lags
 
 _encoder: Final = msgspec.msgpack.Encoder()
 

@@ -46,7 +46,7 @@ class Wanted(NamedTuple):
 class Found:
     """What there is to read of some partitions."""
 
-    __slots__ = ("damage", "extents", "is_cut", "old_size", "size", "wanted")
+    __slots__ = ("damage", "extents", "is_cut", "old_size", "size", "sizes", "wanted")
 
     def __init__(self, wanted: Sequence[Wanted]) -> None:
         self.wanted = wanted
@@ -54,6 +54,8 @@ class Found:
         """Bytes of all of it."""
         self.extents: list[list[tuple[int, int]]] = []
         """For each that is wanted, where its batches lie. Of use to the log alone."""
+        self.sizes: list[int] = []
+        """For each, the bytes of its batches."""
         self.old_size = 0
         """Bytes of what is not in memory."""
         self.is_cut = False
@@ -183,6 +185,7 @@ class PartitionLog:
             if size > left and found.size > 0:
                 extents, size = [], 0
             found.extents.append(extents)
+            found.sizes.append(size)
             found.size += size
 
     def _is_old(self, extents: list[tuple[int, int]]) -> bool:

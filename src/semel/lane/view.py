@@ -357,5 +357,9 @@ class LaneView:
         """As `transactions`."""
         return self._state.groups.listed()
 
+    def committed_offsets(self, group_id: GroupId) -> Iterator[tuple[TopicPartition, int]]:
+        """As they are when the first is asked for, however long the reader takes."""
+        return self._state.groups.committed(group_id)
+
     def fetch_offsets(self, command: FetchOffsets) -> tuple[FetchedOffset, ...]:
         return self._state.groups.fetch_offsets(command)

@@ -281,6 +281,10 @@ class _Look:
                 self._empty(share.data[number], NotLeaderOrFollower.code)
             elif isinstance(its, Stored):
                 self._give(share.data[number], its)
+                if its.batches:
+                    topic = share.wanted[number].partition.topic_partition.topic
+                    counts = self._broker.metrics.of_topic(topic)
+                    counts.bytes_out += self._found[lane].sizes[number]
             else:
                 # The reader's other partitions may be whole: only this one cannot be read.
                 partition = share.wanted[number].partition.topic_partition

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.broker.answer import NO_MARKS, Answer, Call, Handled
 from semel.broker.incoming import Missed, accepted, find_topic, look_at, no_room, refused
+from semel.broker.topic_counts import NO_COUNTS
 from semel.broker.transactional_produce import ProducingInTransaction
 from semel.errors import (
     CorruptJournal,
@@ -283,6 +284,8 @@ class _Writing:
         duplicates = produced.duplicates
         if duplicates:
             metrics.batches_duplicate += len(duplicates)
+        counted = ""
+        counts = NO_COUNTS
         for response, incoming, result in zip(responses, waiting, produced.results, strict=True):
             if isinstance(result, RequestError):
                 self._refuse(response, result)
@@ -291,8 +294,16 @@ class _Writing:
                 continue
             response.base_offset = result
             # When the original of a retry was appended is not remembered.
-            if incoming.is_stamped and incoming not in duplicates:
+            if duplicates and incoming in duplicates:
+                continue
+            if incoming.is_stamped:
                 response.log_append_time_ms = produced.appended_at_ms
+            topic = incoming.partition.topic_partition.topic
+            if topic != counted:
+                counted = topic
+                counts = metrics.of_topic(topic)
+            counts.bytes_in += len(incoming.batch)
+            counts.records_in += incoming.header.record_count
 
     def _refuse(self, response: PartitionProduceResponse, error: RequestError) -> None:
         response.error_code = error.code

@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
+from semel.durations import Durations
 from semel.errors import JournalFailed
 from semel.journal.file.device import Device
 from semel.types import Buffer, Position
@@ -52,6 +53,8 @@ class GroupCommit:
         self.failure: JournalFailed | None = None
         self.write_count = 0
         self.sync_counts: Counter[SyncReason] = Counter()
+        self.sync_durations = Durations()
+        self._sync_began_s = 0.0
         self._device = device
         self._flush_interval_s = flush_interval_ms / 1000
         self._group = group
@@ -220,6 +223,8 @@ class GroupCommit:
         folder, self._folder_unsynced = self._folder_unsynced, False
         self._syncing = True
         self.sync_counts[reason] += 1
+        assert self._loop is not None
+        self._sync_began_s = self._loop.time()
         self._device.submit_sync(names, folder, partial(self._on_synced, target, names))
 
     def _on_synced(self, target: Position, names: list[str], error: Exception | None) -> None:
@@ -230,6 +235,8 @@ class GroupCommit:
         if self.failure is not None:
             self._tell_if_idle()
             return
+        assert self._loop is not None
+        self.sync_durations.add(self._loop.time() - self._sync_began_s)
         for name in names[:-1]:
             self._device.retire(name)
         self.durable = target

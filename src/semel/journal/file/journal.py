@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from typing import Final, NamedTuple
 
+from semel.durations import Durations
 from semel.errors import CorruptJournal, JournalFailed
 from semel.journal import names
 from semel.journal.file import formats, note
@@ -189,6 +190,10 @@ class FileJournal:
     @property
     def writes(self) -> int:
         return self._commit.write_count
+
+    @property
+    def sync_durations(self) -> Durations:
+        return self._commit.sync_durations
 
     @property
     def sync_counts(self) -> Counter[SyncReason]:
