@@ -47,7 +47,7 @@ def test_what_the_compose_file_runs_is_there() -> None:
     found = re.findall(r"^    command: (\[.*\])$", lines, re.MULTILINE)
     commands = [json.loads(each) for each in found]
     nodes = [
-        serve._parser().parse_args(command[1:]) for command in commands if command[0] == "serve"
+        serve.parser().parse_args(command[1:]) for command in commands if command[0] == "serve"
     ]
     assert [node.node_id for node in nodes] == [1, 2, 3]
     assert {node.store for node in nodes} == {"s3://semel/log"}

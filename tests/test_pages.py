@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import semel
+from semel.broker.options import static_config
+from semel.cli import serve
 from semel.client.connecting.security_settings import SECURITY_SETTINGS
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
 from semel.client.producing.settings import ProducerOptions, ProducerSettings
@@ -102,6 +104,17 @@ def test_the_commands_about_the_data_folder_run_in_their_order(tmp_path: Path) -
     assert '"three apples"' in printed
     assert "all is whole" in printed
     assert (tmp_path / "backup-of-today" / "format").read_bytes() == b"format 1\n"
+
+
+def test_the_file_of_settings_is_taken_by_a_broker(tmp_path: Path) -> None:
+    (content,) = blocks("docs/settings.md", "toml")
+    file = tmp_path / "semel.toml"
+    file.write_text(content)
+    options = serve.options_of(["--config", str(file)])
+    assert (options.listen, options.log_format) == ("0.0.0.0:9092", "json")
+    config = static_config(options)
+    assert (config.num_partitions, config.log_retention_ms) == (8, 48 * 3_600_000)
+    assert config.advertised_address == ("broker-1", 9092)
 
 
 PAGES = ("README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")))

@@ -10,6 +10,7 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
+from semel.broker.config import about_settings
 from semel.cli.main import main
 from semel.testing import Broker
 from support.command_line import Run, eventually, rows
@@ -514,3 +515,22 @@ def test_the_version_is_told(run: Run) -> None:
     from semel import __version__
 
     assert run("--version") == (0, f"{__version__}\n", "")
+
+
+def test_all_settings_are_listed_without_a_broker(run: Run) -> None:
+    code, out, _ = run("config", "list")
+    assert code == 0
+    header, *listed = rows(out)
+    assert header == ["SETTING", "DEFAULT", "UNIT", "VALUES", "CHANGES", "MEANING"]
+    by_name = {row[0]: row for row in listed}
+    assert by_name.keys() == about_settings().keys()
+    assert by_name["log.retention.ms"][1:3] == ["604800000", "ms"]
+    assert json.loads(run("config", "list", "topic", "--json")[1])[0] == {
+        "name": "cleanup.policy",
+        "default": "delete",
+        "unit": "",
+        "values": "delete, compact",
+        "is_fixed": False,
+        "about": "Whether old records are deleted, or all but the newest of each key.",
+        "broker_setting": "log.cleanup.policy",
+    }

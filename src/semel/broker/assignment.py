@@ -30,6 +30,8 @@ class Assignment(msgspec.Struct, frozen=True):
     config: Path | None
     settings: tuple[str, ...]
     metrics: str | None
+    log_level: str = "info"
+    log_format: str = "text"
 
     def neighbours(self) -> tuple[Neighbour, ...]:
         """All workers, in the order of their ids."""

@@ -6,10 +6,22 @@ It may be a file on the very disk that is full: what cannot be written is lost, 
 import contextlib
 import sys
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
+    from structlog.typing import FilteringBoundLogger, Processor
+
+LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+"""By their numbers in Python's own logging."""
+FORMATS: Final = ("text", "json")
+
+_chosen = {"level": "info", "format": "text"}
+
+
+def configure(level: str, its_format: str) -> None:
+    """What is told from now on, and how: JSON is one object in each line."""
+    _chosen.update(level=level, format=its_format)
+    _logger.cache_clear()
 
 
 @cache
@@ -17,7 +29,19 @@ def _logger() -> "FilteringBoundLogger":
     # Imported when there is something to say: it takes a fifth of the start-up time.
     import structlog
 
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    processors: list[Processor] | None = None
+    if _chosen["format"] == "json":
+        processors = [
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ]
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[_chosen["level"]]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     logger: FilteringBoundLogger = structlog.get_logger("semel")
     return logger
 

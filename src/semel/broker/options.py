@@ -24,6 +24,8 @@ class ServeOptions:
     config: Path | None = None
     settings: tuple[str, ...] = ()
     metrics: str | None = None
+    log_level: str = "info"
+    log_format: str = "text"
     workers: int = 1
     as_worker: int | None = None
     """The node id, for who looks at the list of processes: all there is to know is said on standard

@@ -198,6 +198,8 @@ class Parent:
             options.config,
             options.settings,
             _next(options.metrics, index),
+            options.log_level,
+            options.log_format,
         )
 
     def _announce(self) -> None:

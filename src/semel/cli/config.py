@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from semel.cli.arguments import DEFAULT_TARGET, Target, find_topics, parse_pairs
-from semel.cli.output import say, say_configs, say_json
+from semel.cli.output import say, say_configs, say_json, say_table
 from semel.client.admin import configs
 from semel.client.admin.configs import ALL_BROKERS, ConfigEntry, ConfigSource, ResourceType
 from semel.client.cluster.cluster import Cluster
@@ -19,6 +19,46 @@ Kind = Annotated[Literal["broker", "topic", "group"], Parameter(help="Of what th
 Name = Annotated[
     str, Parameter(help="A topic, a group, the id of a broker, or `all` for all brokers.")
 ]
+
+
+@app.command(name="list")
+def list_(
+    kind: Annotated[
+        Literal["broker", "topic"], Parameter(help="Of what the settings are.")
+    ] = "broker",
+    /,
+    *,
+    as_json: Annotated[
+        bool, Parameter(name="--json", negative="", help="Print JSON instead of text.")
+    ] = False,
+) -> int:
+    """Show every setting of brokers or topics that there is, with its default and what it is for.
+
+    It asks no broker: these are the settings of this version. `semel config describe` shows what
+    they are set to.
+    """
+    from semel.broker.all_settings import settings
+
+    listed = list(settings(kind))
+    if as_json:
+        say_json([each._asdict() for each in listed])
+        return 0
+    columns = ("SETTING", "DEFAULT", "UNIT", "VALUES", "CHANGES", "MEANING")
+    say_table(
+        columns,
+        [
+            (
+                each.name,
+                each.default,
+                each.unit,
+                each.values,
+                "at a start" if each.is_fixed else "at once",
+                each.about,
+            )
+            for each in listed
+        ],
+    )
+    return 0
 
 
 @app.command

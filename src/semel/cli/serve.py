@@ -3,9 +3,13 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from semel.broker import log
 from semel.errors import ConfigError
+
+if TYPE_CHECKING:
+    from semel.broker.options import ServeOptions
 
 _EXAMPLES = """\
 examples:
@@ -16,14 +20,13 @@ examples:
   semel serve --store s3://bucket/path --journal postgresql://db/semel --node-id 2
   semel serve --data DIR --volumes s3://bucket/path   old data in a store
   semel serve --set num.partitions=8 --set log.retention.hours=48
+  semel serve --config semel.toml                settings, and options in a table [serve]
 """
 
 
 def main(arguments: Sequence[str]) -> int:
-    options = _parser().parse_args(arguments)
-    from semel.broker.options import ServeOptions
-
-    told = ServeOptions(**vars(options))
+    told = options_of(arguments)
+    log.configure(told.log_level, told.log_format)
     if told.workers != 1:
         from semel.broker.parent import serve_workers
 
@@ -34,20 +37,47 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def options_of(arguments: Sequence[str]) -> "ServeOptions":
+    """Raises ConfigError."""
+    from semel.broker.options import ServeOptions
+
+    return ServeOptions(**vars(_parsed(arguments)))
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """What is given here comes before what the file says."""
+    its_parser = parser()
+    options = its_parser.parse_args(arguments)
+    if options.config is None:
+        return options
+    from semel.broker.config import OPTIONS_TABLE, options_in
+
+    in_file = options_in(options.config)
+    try:
+        refused = its_parser.parse_args(in_file)
+    except ConfigError as error:
+        raise ConfigError(f"{options.config}: in [{OPTIONS_TABLE}]: {error}") from None
+    if refused.config is not None or refused.settings:
+        raise ConfigError(
+            f"{options.config}: settings stand outside of [{OPTIONS_TABLE}], by their names"
+        )
+    return its_parser.parse_args([*in_file, *arguments])
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message}; `{self.prog} --help` lists the options")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def parser() -> argparse.ArgumentParser:
+    made = _Parser(
         prog="semel serve",
         description="Run a broker: a durable log that Kafka clients use.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add = parser.add_argument
+    add = made.add_argument
     add(
         "--listen",
         metavar="HOST:PORT",
@@ -119,7 +149,12 @@ def _parser() -> argparse.ArgumentParser:
         help="with --data, keep old data in this store, and what is new in the folder: "
         "s3://BUCKET/PATH, gs://, az://",
     )
-    add("--config", metavar="FILE", type=Path, help="settings in a TOML file")
+    add(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="settings in a TOML file, and these options in its table [serve], without dashes",
+    )
     add(
         "--set",
         metavar="NAME=VALUE",
@@ -127,12 +162,30 @@ def _parser() -> argparse.ArgumentParser:
         action=_Collect,
         default=(),
         help="a setting by Kafka's name, over those in the file; repeatable "
-        "(`semel config describe broker 1` and other admin tools list them)",
+        "(`semel config list` tells all of them)",
     )
-    add("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here, at /metrics")
+    add(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="serve Prometheus metrics here, at /metrics, and /healthz and /readyz",
+    )
+    add(
+        "--log-level",
+        metavar="LEVEL",
+        choices=tuple(log.LEVELS),
+        default="info",
+        help="what is told on standard error: debug, info, warning or error (default: %(default)s)",
+    )
+    add(
+        "--log-format",
+        metavar="FORMAT",
+        choices=log.FORMATS,
+        default="text",
+        help="text, or json: an object in each line (default: %(default)s)",
+    )
     add("--as-worker", metavar="N", type=int, help=argparse.SUPPRESS)
     add("--stop-with-stdin", action="store_true", help=argparse.SUPPRESS)
-    return parser
+    return made
 
 
 class _Collect(argparse.Action):

@@ -1,0 +1,81 @@
+"""What `semel serve` takes, on the command line and from a file."""
+
+from pathlib import Path
+
+import pytest
+
+from semel.broker.config import BrokerConfig
+from semel.broker.options import ServeOptions
+from semel.cli import serve
+from semel.errors import ConfigError
+
+NOT_IN_A_FILE = {"config", "settings", "as_worker", "stop_with_stdin"}
+
+
+def told(file: Path, content: str, *arguments: str) -> ServeOptions:
+    file.write_text(content, encoding="utf-8")
+    return serve.options_of(["--config", str(file), *arguments])
+
+
+def test_a_file_takes_every_option_and_the_command_line_comes_first(tmp_path: Path) -> None:
+    values = {
+        "listen": "0.0.0.0:1",
+        "advertise": "host:1",
+        "data": Path("elsewhere"),
+        "ephemeral": True,
+        "store": "s3://bucket/path",
+        "store_options": ("region=a", "endpoint=b"),
+        "journal": "postgresql://host/database",
+        "node_id": 3,
+        "cache": Path("cache"),
+        "volumes": "s3://bucket/volumes",
+        "metrics": "127.0.0.1:2",
+        "log_level": "warning",
+        "log_format": "json",
+        "workers": 2,
+    }
+    assert values.keys() <= ServeOptions.__dataclass_fields__.keys() - NOT_IN_A_FILE
+    content = """
+num.partitions = 4
+[serve]
+listen = "0.0.0.0:1"
+advertise = "host:1"
+data = "elsewhere"
+ephemeral = true
+store = "s3://bucket/path"
+store-option = ["region=a", "endpoint=b"]
+journal = "postgresql://host/database"
+node-id = 3
+cache = "cache"
+volumes = "s3://bucket/volumes"
+metrics = "127.0.0.1:2"
+log-level = "warning"
+log_format = "json"
+workers = 2
+"""
+    file = tmp_path / "semel.toml"
+    options = told(file, content)
+    assert {name: getattr(options, name) for name in values} == values
+    assert BrokerConfig.from_sources(file, ()).num_partitions == 4
+    assert told(file, content, "--listen", "127.0.0.1:9").listen == "127.0.0.1:9"
+    assert not told(file, "[serve]\nephemeral = false\n").ephemeral
+    assert told(file, "num.partitions = 4\n").listen == ServeOptions().listen
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ('[serve]\nlisten-at = "x"', "unrecognized arguments: --listen-at x"),
+        ('[serve]\nworkers = "many"', "invalid int value: 'many'"),
+        ("[serve]\nlisten.host = 1", "serve.listen must not be a table"),
+        ("serve = 1", "serve must be a table"),
+        ('[serve]\nset = "num.partitions=1"', r"settings stand outside of \[serve\]"),
+        ('[serve]\nlog-level = "loud"', "invalid choice: 'loud'"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told_with_its_name(
+    tmp_path: Path, content: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence) as refused:
+        told(tmp_path / "semel.toml", content)
+    assert "semel.toml: " in str(refused.value)
