@@ -17,7 +17,7 @@ EXAMPLES ?= 500
 SEED ?=
 TAKEOVERS ?= 200
 
-.PHONY: help demo demo-cluster test test-compiled fuzz chaos chaos-cluster peers check format bench bench-peers sim messages pages clean
+.PHONY: help demo demo-cluster test test-compiled fuzz chaos chaos-cluster peers check format bench bench-peers sim messages docs pages clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -70,7 +70,7 @@ peers: $(READY)  ## Clients, tools and stores from Maven, Go, PyPI and Debian wi
 	    $(addprefix tests/spark/test_,$(addsuffix .py,committing pipelines volume stream_reader batch_reader \
 	    narrowest_window))
 
-check: $(READY)  ## Format, lint, types, import contract, generated files
+check: $(READY)  ## Format, lint, types, import contract, generated files, the site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -78,6 +78,8 @@ check: $(READY)  ## Format, lint, types, import contract, generated files
 	$(BIN)/python tools/generate_messages.py --check
 	$(BIN)/python tools/generate_compatibility.py --check
 	$(BIN)/python tools/generate_pages.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/hadolint deploy/Dockerfile examples/cluster/Dockerfile
 
 format: $(READY)  ## Format and sort imports
 	$(BIN)/ruff format .
@@ -86,6 +88,10 @@ format: $(READY)  ## Format and sort imports
 messages: $(READY)  ## Generate src/semel/wire/messages and COMPATIBILITY.md again
 	$(BIN)/python tools/generate_messages.py
 	$(BIN)/python tools/generate_compatibility.py
+
+docs: $(READY)  ## Build the site in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "it begins at build/site/index.html"
 
 pages: $(READY)  ## Write again what pages tell of the code: metrics, alerts, settings
 	$(BIN)/python tools/generate_pages.py

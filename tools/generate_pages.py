@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from grafana_dashboard import dashboard
+from page_of_commands import commands_part
 from page_of_metrics import alerts_part, metrics_part
 from page_of_settings import options_part, settings_part
 
 ROOT: Final = Path(__file__).parent.parent
 
 PARTS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
+    "docs/command-line.md": {"commands": commands_part},
     "docs/metrics.md": {"metrics": metrics_part, "alerts": alerts_part},
     "docs/settings.md": {
         "options": options_part,

@@ -20,6 +20,7 @@ from semel.broker.broker import Broker, Storage, Workers
 from semel.broker.config import BrokerConfig, address, listener
 from semel.broker.monitoring import Monitor
 from semel.broker.options import ServeOptions, fit, static_config
+from semel.broker.service_manager import ServiceManager
 from semel.broker.serving import BACKLOG, data_folder, naming, once_free, read_until_end, say
 from semel.errors import ConfigError
 from semel.journal.file.disk import FileDevice
@@ -249,6 +250,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_exception)
     stopped = asyncio.Event()
+    manager = ServiceManager()
     _heed_end(options, loop, stopped)
     if monitor is not None:
         monitor.opened(stopped)
@@ -278,7 +280,9 @@ async def _serve(
                 if monitor is not None:
                     monitor.serving(broker, node)
                 _announce(found, monitor, place)
+                manager.ready(f"serving {place}")
                 await stopped.wait()
+                manager.stopping()
                 if node is not None:
                     await node.leave()
             finally:

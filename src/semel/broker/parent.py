@@ -21,6 +21,7 @@ from semel.broker import log
 from semel.broker.assignment import Assignment, encoded
 from semel.broker.config import BrokerConfig, address, listener
 from semel.broker.options import ServeOptions, static_config
+from semel.broker.service_manager import ServiceManager
 from semel.broker.serving import BACKLOG, data_folder, naming, once_free, read_until_end, say
 from semel.errors import CannotListen, ConfigError
 from semel.journal.file.lane_folders import add_lanes, held, lane_count
@@ -109,6 +110,7 @@ class Parent:
         self._unready = set(range(len(listening)))
         self._exit_code = 0
         self._stopping: asyncio.Event
+        self._manager = ServiceManager()
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -121,6 +123,7 @@ class Parent:
             for index in range(len(self._listening)):
                 tasks.create_task(self._keep(index))
             await self._stopping.wait()
+            self._manager.stopping()
             for each in self._listening:
                 each.close()
             for process in self._processes.values():
@@ -208,6 +211,7 @@ class Parent:
             for each in self._listening
         )
         say(f"Semel is ready on {shown}, data in {self._folder}\n")
+        self._manager.ready(f"serving {self._folder} with {len(self._listening)} workers")
 
 
 def _reached(listening: socket.socket) -> tuple[str, int]:
