@@ -1,7 +1,6 @@
 """Clients of confluent-kafka, that is of librdkafka: unmodified, and with its own defaults but for
 how long it waits for an answer and before it connects again, and whether it forgets all nodes."""
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -24,7 +23,9 @@ from chaos.scene import (
     SENDS_PER_TURN,
     TURN_S,
     Client,
+    Hung,
     Scene,
+    within,
 )
 from semel.types import TopicPartition
 from semel.verify.judging.operations import (
@@ -63,30 +64,6 @@ def common(scene: Scene) -> dict[str, Any]:
 
 class Unwelcome(Exception):
     """A client was told what it should never hear."""
-
-
-class Hung(Exception):
-    """A call of the library did not come back in its time, and far beyond."""
-
-
-def within(limit_s: float, call: Callable[[], object]) -> None:
-    """Raises Hung. `send_offsets_to_transaction` may never return when a coordinator has gone
-    (librdkafka's issues 5456 and 5511): whoever runs such a program starts it again."""
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for.
-            failures.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    if thread.is_alive():
-        raise Hung
-    if failures:
-        raise failures[0]
 
 
 def error_of(raised: KafkaException) -> KafkaError:
@@ -382,6 +359,7 @@ class Copier(Transactions):
             for partition, offsets in read.items()
         ]
         member = self._member.consumer.consumer_group_metadata()
+        # It may never return when a coordinator has gone (librdkafka's issues 5456 and 5511).
         within(
             HUNG_S,
             lambda: self.producer.send_offsets_to_transaction(offsets_read, member, OFFSETS_S),

@@ -9,17 +9,19 @@ from typing import Any, Final
 import kafka
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import RecordMetadata
+from kafka.errors import KafkaTimeoutError
 from kafka.producer.future import FutureRecordMetadata
 
-from chaos.scene import CLIENT_TIMEOUT_MS, LEFT, RIGHT, TURN_S, Client
+from chaos.scene import CLIENT_TIMEOUT_MS, LEFT, RIGHT, TURN_S, Client, Hung, within
 from semel.types import TopicPartition
 from semel.verify.judging.operations import End, Init, Known, Send
 
 ABORTED_OF_TEN: Final = 1
 RECORDS_MAX: Final = 6
 ANSWER_S: Final = 30.0
-STORED_S: Final = 5.0
-"""kafka-python waits for a coordinator that has gone until its program is out of patience."""
+PATIENCE_S: Final = 3.0
+"""kafka-python 3.0 drops a request whose coordinator cuts it off while it connects, and waits for
+its answer for ever: its program is out of patience some time, and starts it again."""
 
 
 # What they complain of while nodes are away is what this is about.
@@ -66,6 +68,7 @@ class _Transactions(Client):
 
     def open(self) -> None:
         self.fatal: list[str] = []
+        self.hung: list[str] = []
         self._number = 0
         self.process = ""
         self._begin_anew()
@@ -119,7 +122,7 @@ class _Transactions(Client):
             else:
                 sent.tell(began_s, Known.OK, is_commit=False)
                 return
-        self.fatal.append(f"{self.process}: {error!r}")
+        (self.hung if isinstance(error, Hung) else self.fatal).append(f"{self.process}: {error!r}")
         sent.tell(began_s, Known.UNKNOWN, is_commit=False)
         self.drop_producer()
         self.restarts += 1
@@ -160,13 +163,22 @@ class KafkaPythonTransactions(_Transactions):
             transactional_id=self.name,
             transaction_timeout_ms=30_000,
             request_timeout_ms=CLIENT_TIMEOUT_MS,
+            max_block_ms=int(PATIENCE_S * 1000),
         )
         self._producer.init_transactions()
 
     def drop_producer(self) -> None:
-        if self._producer is not None:
-            self._producer.close(timeout=1)
-            self._producer = None
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        try:
+            producer.close(timeout=1)
+        except KafkaTimeoutError:
+            # Of records that it cannot send, which leaves its thread and its connections behind.
+            sender = producer._sender  # noqa: SLF001 - it has no other way to give up.
+            sender.force_close()
+            sender.join(PATIENCE_S)
+            producer.close(timeout=1)
 
     def begin(self) -> None:
         self._sent.clear()
@@ -177,13 +189,11 @@ class KafkaPythonTransactions(_Transactions):
         self._sent.append(self._live().send(topic, value.encode(), partition=number))
 
     def offsets(self) -> list[int]:
-        return [int(each.get(STORED_S).offset) for each in self._sent]
+        return [int(each.get(PATIENCE_S).offset) for each in self._sent]
 
     def end(self, *, is_commit: bool) -> None:
-        if is_commit:
-            self._live().commit_transaction()
-        else:
-            self._live().abort_transaction()
+        live = self._live()
+        within(PATIENCE_S, live.commit_transaction if is_commit else live.abort_transaction)
 
     def _live(self) -> kafka.KafkaProducer:
         assert self._producer is not None

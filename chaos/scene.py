@@ -2,6 +2,7 @@
 
 import threading
 import traceback
+from collections.abc import Callable
 from random import Random
 from typing import Final, NamedTuple
 
@@ -34,6 +35,29 @@ class Scene(NamedTuple):
 
     def note(self, operation: Operation) -> None:
         self.recorder.note(operation)
+
+
+class Hung(Exception):
+    """A call of a library did not come back in its time, and far beyond."""
+
+
+def within(limit_s: float, call: Callable[[], object]) -> None:
+    """Raises Hung. Whoever runs a program whose library has hung starts it again."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for.
+            failures.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if thread.is_alive():
+        raise Hung
+    if failures:
+        raise failures[0]
 
 
 class Client:

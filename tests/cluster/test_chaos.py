@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from chaos.run import Run
 
 from semel.testing import Cluster
@@ -9,6 +10,7 @@ from semel.testing import Cluster
 TAKEOVERS = 3
 
 
+@pytest.mark.usefixtures("sockets_of_refused_connects_may_be_left")
 def test_nothing_is_lost_doubled_torn_or_stuck_over_takeovers(tmp_path: Path) -> None:
     with Cluster(proxied=True) as cluster:
         run = Run(cluster, tmp_path / "history", seed=3, say=print)

@@ -1,8 +1,6 @@
 """One broker for all tests of this folder, and a topic of its own for each."""
 
-import gc
 import itertools
-import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -41,9 +39,5 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 
 @pytest.fixture(autouse=True)
-def clients_may_leave_sockets_to_the_collector() -> Iterator[None]:
-    """Some clients drop a socket whose connect failed without closing it; that is not our leak."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        yield
-        gc.collect()
+def clients(sockets_of_refused_connects_may_be_left: None) -> None:
+    """Of all that run here some leave them."""
