@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from semel import Producer
+from semel.cluster.levels import LEVELS
 from semel.errors import NONE
 from semel.testing import Broker, Cluster
 from semel.testing.broker import BrokerDidNotStart
@@ -150,7 +151,7 @@ def test_an_unmodified_client_goes_on_over_moves_and_drains(semel_cluster: Clust
     assert drained["leader"] != other
     assert semel_cluster.leader == drained["leader"]
     assert steer(semel_cluster, "drain", str(other), "--undo") == {"node": other, "drained": False}
-    assert steer(semel_cluster, "upgrade") == {"level": 2}
+    assert steer(semel_cluster, "upgrade") == {"level": LEVELS.newest}
     sender.flush()
     assert sender.failed == []
     assert sender.acknowledged == sender.sent

@@ -2,8 +2,9 @@
 
 It copies the topic `orders` to three others, in batches of 200 rows: to `copied` by the default
 sink, and to `one` and `two` by `exactly_once`, in two queries that read one frame at the same time.
-A task of the last one fails once. For each checkpoint in FOLDER it says the id of its query. A
-further one calls `write` in a function, which cannot know its batches there, and is to be refused.
+A task of the last one fails once, and that one has no name. For each checkpoint in FOLDER it says
+the id of its query. A further one calls `write` in a function, which cannot know its batches there,
+and is to be refused.
 """
 
 import sys
@@ -43,6 +44,8 @@ def main(address: str, broker: str, folder: Path) -> None:
 
     def start(name: str, writer: DataStreamWriter) -> Any:
         chosen = writer.option("checkpointLocation", str(folder / name)).trigger(availableNow=True)
+        if name != "two":
+            chosen = chosen.queryName(name)
         return queries.once_python_is_there(chosen.start)
 
     def finish(name: str, writer: DataStreamWriter, started: Any = None) -> None:

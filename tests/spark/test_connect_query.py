@@ -35,9 +35,15 @@ class FakeSession:
 class FakeQuery:
     """Shows its plan as Spark does, by what its own session says."""
 
-    def __init__(self, number: int, options: str = "checkpointLocation=/data/one") -> None:
+    def __init__(
+        self,
+        number: int,
+        options: str = "checkpointLocation=/data/one",
+        name: str | None = None,
+    ) -> None:
         self.id = f"e27075f9-2016-4f6a-8410-3118749191{number:02d}"
         self.runId = f"64e45010-60fb-4384-9e9e-f4ae4e1ac0{number:02d}"
+        self.name = name
         self.isActive = True
         self.session = FakeSession()
         self.options = options
@@ -64,13 +70,13 @@ def test_a_query_that_is_alone_needs_no_question() -> None:
 
 @pytest.mark.parametrize("before", [None, "password=\\w+"])
 def test_of_several_queries_each_finds_its_own_and_leaves_its_settings(before: str | None) -> None:
-    queries = [FakeQuery(number) for number in range(4)]
+    queries = [FakeQuery(number, name=f"query {number}") for number in range(4)]
     for each in queries:
         if before is not None:
             each.session.conf.set(REDACTION, before)
     for each in queries:
         found = Home(FakeSession(*queries)).query(each.session, None)
-        assert found.origin == Origin(each.id, each.runId)
+        assert found.origin == Origin(each.id, each.runId, query_name=each.name or "")
         assert each.session.conf.get(REDACTION) == before
 
 
