@@ -1,6 +1,7 @@
 """What every test shares: properties are judged by their outcome, not by the clock."""
 
 import gc
+import logging
 import signal
 import warnings
 from collections.abc import Iterator
@@ -41,10 +42,14 @@ OF_ONE_SESSION = frozenset(
 def sockets_of_refused_connects_may_be_left() -> Iterator[None]:
     """For tests with kafka-python beside brokers that go away: it drops a socket whose connect was
     refused without closing it. None is left to the collector of another test."""
+    log = logging.getLogger("kafka")
+    # What it complains of is kept until the test has ended, and holds those sockets.
+    log.setLevel(logging.CRITICAL)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", REFUSED, ResourceWarning)
         yield
         gc.collect()
+    log.setLevel(logging.NOTSET)
 
 
 @pytest.hookimpl(optionalhook=True)

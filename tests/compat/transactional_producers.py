@@ -16,7 +16,7 @@ import kafka
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, ProducerFenced
 from aiokafka.structs import TopicPartition as AioTopicPartition
-from kafka.errors import ProducerFencedError
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError, ProducerFencedError
 from kafka.structs import OffsetAndMetadata
 
 from support.clients import DEADLINE_S, QUIET
@@ -113,6 +113,21 @@ class ConfluentProducer:
             self.native.flush(1)
 
 
+def ask_again_where_a_coordinator_is_away(producer: kafka.KafkaProducer) -> None:
+    """Its sender expects to hear False, and tries again then; kafka-python 3.0 raises instead, so
+    that the request is dropped and its answer is waited for for ever."""
+    client = producer._sender._client
+    await_ready = client.await_ready
+
+    def is_ready(*asked: Any, **named: Any) -> bool:
+        try:
+            return bool(await_ready(*asked, **named))
+        except KafkaConnectionError:
+            return False
+
+    client.await_ready = is_ready
+
+
 class KafkaPythonProducer:
     def __init__(self, servers: str, transactional_id: str, timeout_ms: int) -> None:
         self.native = kafka.KafkaProducer(
@@ -121,6 +136,7 @@ class KafkaPythonProducer:
             transaction_timeout_ms=timeout_ms,
         )
         self._futures: list[Any] = []
+        ask_again_where_a_coordinator_is_away(self.native)
 
     def init(self) -> None:
         self.native.init_transactions()
@@ -151,7 +167,13 @@ class KafkaPythonProducer:
         return isinstance(error, ProducerFencedError)
 
     def close(self) -> None:
-        self.native.close(timeout=1)
+        try:
+            self.native.close(timeout=1)
+        except KafkaTimeoutError:
+            # Of what it cannot send, which leaves its thread and its connections behind.
+            self.native._sender.force_close()
+            self.native._sender.join()
+            self.native.close(timeout=1)
 
 
 class AioKafkaTransactionalProducer:
