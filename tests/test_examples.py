@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from examples import billing, kill_and_recover, produce_and_consume
+from examples import administer, billing, kill_and_recover, produce_and_consume
 from rich.console import Console
 
 from semel.cli import serve
@@ -33,6 +33,12 @@ def test_orders_are_billed_and_what_cannot_be_is_laid_aside(semel_broker: Broker
     invoices, unbilled = billing.main(semel_broker.bootstrap_servers)
     assert invoices == {"ada": "3 x apple: 1.20 EUR", "bob": "2 x pear: 1.10 EUR"}
     assert unbilled == ["eve"]
+
+
+def test_a_group_reads_again_from_a_moment_on(semel_broker: Broker) -> None:
+    again = ["trade 3", "trade 4"]
+    assert administer.main(semel_broker.bootstrap_servers) == again
+    assert administer.main(semel_broker.bootstrap_servers) == again
 
 
 def test_a_broker_is_embedded_in_pytest() -> None:

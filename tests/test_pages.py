@@ -16,6 +16,7 @@ import pytest
 import semel
 from semel.broker.options import static_config
 from semel.cli import serve
+from semel.client.admin.settings import AdminOptions
 from semel.client.connecting.security_settings import SECURITY_SETTINGS
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
 from semel.client.producing.settings import ProducerOptions, ProducerSettings
@@ -41,7 +42,7 @@ def test_every_module_that_the_architecture_names_exists() -> None:
         assert (ROOT / "src" / "semel" / module).exists(), module
 
 
-@pytest.mark.parametrize("page", ["producer", "consumer"])
+@pytest.mark.parametrize("page", ["admin", "producer", "consumer"])
 def test_a_snippet_that_imports_what_it_needs_runs_as_it_stands(page: str) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text()
     snippets = [
@@ -217,6 +218,20 @@ def test_the_options_of_a_listener_are_those_on_its_page() -> None:
     assert listed.keys() == own | {"key_deserializer", "value_deserializer"}
     for name in own - {"group", "retry_on"}:
         assert value_of(listed[name]) == declared[name].default, name
+
+
+def test_the_calls_and_options_of_an_admin_are_those_on_their_page() -> None:
+    assert options_of("docs/admin.md").keys() == AdminOptions.__annotations__.keys()
+    named = re.findall(r"`(\w+)\(([^)]*)\)`", (ROOT / "docs" / "admin.md").read_text())
+    calls = {
+        name: inspect.signature(call)
+        for name, call in vars(semel.Admin).items()
+        if not name.startswith("_") and name != "close"
+    }
+    assert {name for name, _ in named} == calls.keys()
+    for name, parameters in named:
+        for each in filter(None, parameters.split(", ")):
+            assert each in ("id", *calls[name].parameters) or each[:-1] in calls[name].parameters
 
 
 def test_the_settings_of_security_are_those_on_their_page() -> None:

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from semel.app.application import App as App
     from semel.app.outbox import Outbox as Outbox
     from semel.app.outbox import Transaction as Transaction
+    from semel.client.admin.asynchronous import AsyncAdmin as AsyncAdmin
+    from semel.client.admin.blocking import Admin as Admin
     from semel.client.columns.tables import read as read
     from semel.client.columns.tables import write as write
     from semel.client.consuming.asynchronous import AsyncConsumer as AsyncConsumer
@@ -21,7 +23,9 @@ __version__ = "0.2.0"
 
 # Imported at the first use: a broker needs none of them, and pyarrow is not always there.
 _HOMES = {
+    "Admin": "semel.client.admin.blocking",
     "App": "semel.app.application",
+    "AsyncAdmin": "semel.client.admin.asynchronous",
     "AsyncConsumer": "semel.client.consuming.asynchronous",
     "AsyncProducer": "semel.client.producing.asynchronous",
     "Consumer": "semel.client.consuming.blocking",

@@ -10,15 +10,14 @@ from typing import Annotated, TypeVar
 from cyclopts import Parameter
 
 from semel.cli.connection import PROFILE_VARIABLE, SHOWN_PATH, Connection, connection_of
+from semel.client.admin.finding import check_partition, find_topics
 from semel.client.cluster.cluster import Cluster
-from semel.client.cluster.metadata import TopicMetadata
 from semel.client.connecting.address import (
     BOOTSTRAP_SERVERS_DEFAULT,
     BOOTSTRAP_SERVERS_VARIABLE,
     parse_bootstrap_servers,
 )
-from semel.errors import ConfigError, UnknownTopicOrPartition
-from semel.spelling import hint_at
+from semel.errors import ConfigError
 from semel.types import TopicPartition
 
 _Result = TypeVar("_Result")
@@ -125,24 +124,6 @@ def parse_pairs(texts: Iterable[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-async def find_topics(cluster: Cluster, names: Collection[str]) -> dict[str, TopicMetadata]:
-    """Refused with the nearest name that exists if one of them does not."""
-    try:
-        return await cluster.topics(names)
-    except UnknownTopicOrPartition as error:
-        raise await with_nearest(cluster, names, error) from None
-
-
-async def with_nearest(
-    cluster: Cluster, names: Collection[str], error: UnknownTopicOrPartition
-) -> UnknownTopicOrPartition:
-    """This refusal of a name that is not a topic, with the one that may have been meant."""
-    topics = (await cluster.describe()).topics
-    known = [name for name, topic in topics.items() if not topic.is_internal]
-    missing = next((name for name in names if name not in topics), "")
-    return UnknownTopicOrPartition(f"{error}{hint_at(missing, known)}")
-
-
 PartitionNumbers = Annotated[
     tuple[str, ...],
     Parameter(name=["-p", "--partitions"], negative="", help="Only these, as 0,1,2; repeatable."),
@@ -164,11 +145,8 @@ async def choose_partitions(
     """Those of these topics that have one of these numbers; without any, all."""
     chosen = []
     for topic in (await find_topics(cluster, names)).values():
-        numbers = {one.partition for one in topic.partitions}
-        missing = wanted - numbers
-        if missing:
-            raise UnknownTopicOrPartition(
-                f"topic {topic.name} has no partition {min(missing)}: it has {len(numbers)}"
-            )
-        chosen += [TopicPartition(topic.name, number) for number in sorted(wanted or numbers)]
+        for number in sorted(wanted):
+            check_partition(topic, number)
+        numbers = sorted(wanted) or range(len(topic.partitions))
+        chosen += [TopicPartition(topic.name, number) for number in numbers]
     return chosen

@@ -1,21 +1,22 @@
 """`semel config`: show and change the settings of brokers, topics and groups."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from semel.cli.arguments import DEFAULT_TARGET, Target, find_topics, parse_pairs
+from semel.cli.arguments import DEFAULT_TARGET, Target, parse_pairs
 from semel.cli.output import say, say_configs, say_json, say_table
 from semel.client.admin import configs
-from semel.client.admin.configs import ALL_BROKERS, ConfigEntry, ConfigSource, ResourceType
+from semel.client.admin.configs import ConfigEntry, ConfigSource
+from semel.client.admin.finding import ConfigKind, find_resource
 from semel.client.cluster.cluster import Cluster
 from semel.errors import ConfigError, InvalidConfig
 from semel.spelling import unknown_name
 
 app = App(name="config", help="Show and change the settings of brokers, topics and groups.")
 
-Kind = Annotated[Literal["broker", "topic", "group"], Parameter(help="Of what the settings are.")]
+Kind = Annotated[ConfigKind, Parameter(help="Of what the settings are.")]
 Name = Annotated[
     str, Parameter(help="A topic, a group, the id of a broker, or `all` for all brokers.")
 ]
@@ -79,7 +80,7 @@ def describe(
     """
 
     async def work(cluster: Cluster) -> tuple[ConfigEntry, ...]:
-        resource, resource_name = await _resource(cluster, kind, name)
+        resource, resource_name = await find_resource(cluster, kind, name)
         return (await configs.describe(cluster, resource, [resource_name]))[resource_name]
 
     found = {entry.name: entry for entry in target.run(work)}
@@ -129,7 +130,7 @@ def unset(
 
 def _alter(kind: Kind, name: str, changes: Mapping[str, str | None], target: Target) -> int:
     async def work(cluster: Cluster) -> str:
-        resource, resource_name = await _resource(cluster, kind, name)
+        resource, resource_name = await find_resource(cluster, kind, name)
         await configs.alter(cluster, resource, resource_name, changes)
         return resource.in_words(resource_name)
 
@@ -139,21 +140,6 @@ def _alter(kind: Kind, name: str, changes: Mapping[str, str | None], target: Tar
     else:
         say(f"changed settings of {changed}")
     return 0
-
-
-async def _resource(cluster: Cluster, kind: Kind, name: str) -> tuple[ResourceType, str]:
-    """What requests call it. Refused if it is not there."""
-    if kind == "topic":
-        await find_topics(cluster, [name])
-        return ResourceType.TOPIC, name
-    if kind == "group":
-        return ResourceType.GROUP, name
-    if name == "all":
-        return ResourceType.BROKER, ALL_BROKERS
-    known = [str(broker_id) for broker_id in sorted((await cluster.describe(())).brokers)]
-    if name not in known:
-        raise ConfigError(f"there is no broker {name!r}: there are {', '.join(known)}, and `all`")
-    return ResourceType.BROKER, name
 
 
 def _as_json(entry: ConfigEntry) -> dict[str, object]:

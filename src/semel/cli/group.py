@@ -4,7 +4,7 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
-from semel.cli.arguments import DEFAULT_TARGET, Target, find_topics
+from semel.cli.arguments import DEFAULT_TARGET, Target
 from semel.cli.output import (
     say,
     say_each,
@@ -16,6 +16,7 @@ from semel.cli.output import (
 )
 from semel.cli.place import offsets_of, parse_place
 from semel.client.admin import groups
+from semel.client.admin.finding import find_topics
 from semel.client.admin.groups import GroupDescription, GroupListing
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import ends_of

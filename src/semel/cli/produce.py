@@ -9,10 +9,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from semel.cli.arguments import DEFAULT_TARGET, Target, parse_pairs, with_nearest
+from semel.cli.arguments import DEFAULT_TARGET, Target, parse_pairs
 from semel.cli.lines import Lines, numbered_lines
 from semel.cli.output import say, say_json
 from semel.client.admin import topics
+from semel.client.admin.finding import with_nearest
 from semel.client.cluster.cluster import Cluster
 from semel.client.producing.asynchronous import AsyncProducer
 from semel.client.producing.partitioners import KeyHash, parse_key_hash

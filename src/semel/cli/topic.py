@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
-from semel.cli.arguments import DEFAULT_TARGET, Target, find_topics, parse_pairs
+from semel.cli.arguments import DEFAULT_TARGET, Target, parse_pairs
 from semel.cli.delete_records import delete_records
 from semel.cli.output import (
     say,
@@ -19,6 +19,7 @@ from semel.cli.output import (
 )
 from semel.client.admin import configs, topics
 from semel.client.admin.configs import ConfigEntry, ConfigSource, ResourceType
+from semel.client.admin.finding import find_topics
 from semel.client.admin.topics import CLUSTER_DEFAULT
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.metadata import TopicMetadata

@@ -8,10 +8,9 @@ from semel.cli.arguments import DEFAULT_TARGET, Target
 from semel.cli.output import say, say_json
 from semel.client.admin import transactions
 from semel.client.admin.hanging import descriptions_by_producer
-from semel.client.admin.transactions import ActiveProducer, TransactionDescription
+from semel.client.admin.transactions import ActiveProducer
 from semel.client.cluster.cluster import Cluster
 from semel.errors import ConfigError, InvalidTransactionState
-from semel.transactions.transaction import Status
 from semel.types import TopicPartition
 
 
@@ -48,14 +47,7 @@ def abort(
 
 
 def _abort_id(target: Target, transactional_id: str) -> int:
-    async def work(cluster: Cluster) -> TransactionDescription:
-        before = await transactions.describe(cluster, transactional_id)
-        if before.state != Status.ONGOING.label:
-            raise InvalidTransactionState(_nothing_to_abort(before))
-        await transactions.fence(cluster, transactional_id, before.timeout_ms)
-        return before
-
-    before = target.run(work)
+    before = target.run(lambda cluster: transactions.abort(cluster, transactional_id))
     if target.as_json:
         say_json(
             {
@@ -72,13 +64,6 @@ def _abort_id(target: Target, transactional_id: str) -> int:
             f" producer {before.producer_id} of epoch {before.producer_epoch} is shut out"
         )
     return 0
-
-
-def _nothing_to_abort(description: TransactionDescription) -> str:
-    subject = f"{description.transactional_id} is {description.state}"
-    if description.is_open:
-        return f"{subject}: that is decided, and its coordinator completes it"
-    return f"{subject}: it has no transaction open"
 
 
 def _abort_hanging(

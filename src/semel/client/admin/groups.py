@@ -8,13 +8,21 @@ from semel.client.cluster.calls import raise_for, refusal
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.group_offsets import group_offsets
 from semel.client.consuming.subscription import decode_assignment
-from semel.errors import NONE, GroupIdNotFound, NonEmptyGroup, RequestError, UnknownMemberId
+from semel.errors import (
+    NONE,
+    GroupIdNotFound,
+    GroupSubscribedToTopic,
+    NonEmptyGroup,
+    RequestError,
+    UnknownMemberId,
+)
 from semel.types import TopicPartition
 from semel.wire.messages import (
     delete_groups,
     describe_groups,
     list_groups,
     offset_commit,
+    offset_delete,
 )
 
 DEAD = "Dead"
@@ -127,6 +135,33 @@ async def commit_offsets(
                 if answer.error_code == UnknownMemberId.code:
                     raise UnknownMemberId(
                         f"group {group_id} has members; its offsets can be set once they are gone"
+                    )
+                partition = TopicPartition(topic.name, answer.partition_index)
+                raise_for(answer.error_code, f"offset of group {group_id} in {partition}")
+
+    await cluster.retry(attempt)
+
+
+async def delete_offsets(
+    cluster: Cluster, group_id: str, partitions: Collection[TopicPartition]
+) -> None:
+    """Let the group forget what it has committed there; refused where it is subscribed."""
+    topics: dict[str, list[offset_delete.OffsetDeleteRequestPartition]] = defaultdict(list)
+    for topic, number in partitions:
+        topics[topic].append(offset_delete.OffsetDeleteRequestPartition(number))
+    request = offset_delete.OffsetDeleteRequest(
+        group_id, [offset_delete.OffsetDeleteRequestTopic(*each) for each in topics.items()]
+    )
+
+    async def attempt() -> None:
+        reply = await cluster.call_coordinator(group_id, offset_delete, request)
+        raise_for(reply.error_code, f"group {group_id}", _REASONS.get(reply.error_code))
+        for topic in reply.topics:
+            for answer in topic.partitions:
+                if answer.error_code == GroupSubscribedToTopic.code:
+                    raise GroupSubscribedToTopic(
+                        f"group {group_id} reads topic {topic.name}; its offsets there can be"
+                        " deleted once its members are gone"
                     )
                 partition = TopicPartition(topic.name, answer.partition_index)
                 raise_for(answer.error_code, f"offset of group {group_id} in {partition}")

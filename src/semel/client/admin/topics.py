@@ -4,12 +4,15 @@ A call over several topics gives one outcome per topic, None for success, since 
 what it can and refuses the others.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from semel.client.cluster.calls import refusal
 from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.metadata import TopicMetadata
 from semel.errors import (
     NONE,
+    ConfigError,
     NotController,
     OffsetOutOfRange,
     PolicyViolation,
@@ -160,6 +163,25 @@ def _reason(code: int) -> str | None:
     if code == OffsetOutOfRange.code:
         return "the offset is not between 0 and the end of the log"
     return None
+
+
+def matching(
+    topics: Mapping[str, TopicMetadata],
+    pattern: str | re.Pattern[str] | None = None,
+    *,
+    internal: bool = False,
+) -> list[str]:
+    """The names of those whose whole name matches a regular expression, in order."""
+    try:
+        expression = None if pattern is None else re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(f"{pattern!r} is not a regular expression: {error}") from None
+    return sorted(
+        name
+        for name, topic in topics.items()
+        if (internal or not topic.is_internal)
+        and (expression is None or expression.fullmatch(name))
+    )
 
 
 async def sizes_of(

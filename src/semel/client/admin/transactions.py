@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from semel.client.cluster.calls import raise_for, together
 from semel.client.cluster.cluster import Cluster, CoordinatorOf
-from semel.errors import RequestError, TransactionalIdNotFound
-from semel.transactions.transaction import OPEN
+from semel.errors import InvalidTransactionState, RequestError, TransactionalIdNotFound
+from semel.transactions.transaction import OPEN, Status
 from semel.types import TopicPartition
 from semel.wire.messages import (
     describe_producers,
@@ -206,6 +206,22 @@ def _active(partition: TopicPartition, state: describe_producers.ProducerState) 
         state.coordinator_epoch,
         None if first_offset == _NO_OFFSET else first_offset,
     )
+
+
+async def abort(cluster: Cluster, transactional_id: str) -> TransactionDescription:
+    """Abort the transaction that this id has open, and shut its producer out; what it was."""
+    before = await describe(cluster, transactional_id)
+    if before.state != Status.ONGOING.label:
+        raise InvalidTransactionState(_nothing_to_abort(before))
+    await fence(cluster, transactional_id, before.timeout_ms)
+    return before
+
+
+def _nothing_to_abort(description: TransactionDescription) -> str:
+    subject = f"{description.transactional_id} is {description.state}"
+    if description.is_open:
+        return f"{subject}: that is decided, and its coordinator completes it"
+    return f"{subject}: it has no transaction open"
 
 
 async def fence(cluster: Cluster, transactional_id: str, timeout_ms: int) -> tuple[int, int]:

@@ -1,0 +1,282 @@
+"""`AsyncAdmin`: what a cluster holds, seen and changed, on the caller's own asyncio loop."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import NamedTuple, Self, Unpack
+
+from semel.client.admin import configs, groups, topics, transactions
+from semel.client.admin.configs import ConfigEntry
+from semel.client.admin.finding import ConfigKind, Places, find_partitions, find_resource
+from semel.client.admin.finding import find_topics as find
+from semel.client.admin.groups import GroupDescription, GroupListing
+from semel.client.admin.hanging import Hanging, find_hanging
+from semel.client.admin.lag import PartitionLag, lags
+from semel.client.admin.settings import AdminOptions, Setting, as_text, check, raise_refused
+from semel.client.admin.topics import CLUSTER_DEFAULT
+from semel.client.admin.transactions import TransactionDescription, TransactionListing
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.metadata import TopicMetadata
+from semel.client.cluster.offsets import as_time_ms, beginnings_of, ends_of, offsets_at_or_end
+from semel.client.connecting.address import Address, parse_bootstrap_servers
+from semel.client.consuming.settings import parse_isolation
+from semel.errors import (
+    ConfigError,
+    GroupIdNotFound,
+    NotInOrder,
+    RequestError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from semel.types import TopicPartition
+from semel.world import SystemClock
+
+Names = str | Collection[str]
+
+
+class ClusterDescription(NamedTuple):
+    cluster_id: str | None
+    controller_id: int
+    """Of the broker that decides about topics."""
+    brokers: Mapping[int, Address]
+    """By their ids, where they listen."""
+    transaction_version: int
+    """2 and more give each transaction an epoch of its own (KIP-890)."""
+
+
+class AsyncAdmin:
+    """Sees and changes topics, settings, groups, offsets and transactions of any cluster.
+
+    >>> async with AsyncAdmin("127.0.0.1:9092") as admin:
+    ...     await admin.create_topics("orders", partitions=6)
+    ...     print(await admin.end_offsets("orders"))
+
+    Without servers `SEMEL_BOOTSTRAP_SERVERS` names them. Calls that take several names do what they
+    can, and raise the first refusal with the others as its notes.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        **options: Unpack[AdminOptions],
+    ) -> None:
+        self._options = check(options)
+        self._addresses = parse_bootstrap_servers(bootstrap_servers)
+        self._maybe_cluster: Cluster | None = None
+        self._is_closed = False
+
+    @property
+    def _cluster(self) -> Cluster:
+        if self._is_closed:
+            raise NotInOrder("the admin is closed")
+        if self._maybe_cluster is None:
+            self._maybe_cluster = Cluster(self._addresses, **self._options)
+        return self._maybe_cluster
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        self._is_closed = True
+        cluster, self._maybe_cluster = self._maybe_cluster, None
+        if cluster is not None:
+            await cluster.__aexit__(None, None, None)
+
+    # The cluster
+
+    async def describe_cluster(self) -> ClusterDescription:
+        described = await self._cluster.retry(lambda: self._cluster.describe(()))
+        return ClusterDescription(
+            described.cluster_id,
+            described.controller_id,
+            dict(sorted(described.brokers.items())),
+            await self._cluster.transaction_version(),
+        )
+
+    # Topics
+
+    async def create_topics(
+        self,
+        names: Names,
+        *,
+        partitions: int = CLUSTER_DEFAULT,
+        replicas: int = CLUSTER_DEFAULT,
+        configs: Mapping[str, Setting] | None = None,
+        exist_ok: bool = False,
+    ) -> None:
+        """Create topics that are alike; -1 is what the cluster has set for new ones."""
+        outcomes = await topics.create(
+            self._cluster,
+            _listed(names),
+            partition_count=partitions,
+            replication_factor=replicas,
+            configs={name: as_text(value) for name, value in (configs or {}).items()},
+        )
+        raise_refused(outcomes, *([TopicAlreadyExists] if exist_ok else []))
+
+    async def delete_topics(self, names: Names, *, missing_ok: bool = False) -> None:
+        """Delete topics with all their records, for good."""
+        outcomes = await topics.delete(self._cluster, _listed(names))
+        raise_refused(outcomes, *([UnknownTopicOrPartition] if missing_ok else []))
+
+    async def create_partitions(self, topic: str, total: int) -> None:
+        """Let a topic have so many partitions in all."""
+        raise_refused(await topics.enlarge(self._cluster, {topic: total}))
+
+    async def list_topics(
+        self, pattern: str | re.Pattern[str] | None = None, *, internal: bool = False
+    ) -> list[str]:
+        """The names of all topics, or of those whose whole name matches a regular expression."""
+        found = (await self._cluster.describe()).topics
+        return topics.matching(found, pattern, internal=internal)
+
+    async def describe_topics(self, names: Names | None = None) -> dict[str, TopicMetadata]:
+        """The partitions of these topics, or of all: who leads them, and who has copies."""
+        if names is None:
+            return dict((await self._cluster.describe()).topics)
+        return await find(self._cluster, _listed(names))
+
+    async def sizes(self, places: Places) -> dict[TopicPartition, int]:
+        """The bytes of these partitions; a name stands for all partitions of a topic."""
+        return await topics.sizes_of(self._cluster, await find_partitions(self._cluster, places))
+
+    # Offsets and records
+
+    async def beginning_offsets(self, places: Places) -> dict[TopicPartition, int]:
+        """The first offset of these partitions; a name stands for all partitions of a topic."""
+        return await beginnings_of(self._cluster, await find_partitions(self._cluster, places))
+
+    async def end_offsets(
+        self, places: Places, *, isolation: str = "read_committed"
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record that may be read."""
+        level = parse_isolation(isolation)
+        return await ends_of(self._cluster, await find_partitions(self._cluster, places), level)
+
+    async def offsets_at(self, places: Places, time: int | datetime) -> dict[TopicPartition, int]:
+        """The offset of the first record of this time or later, or the end if there is none.
+
+        The time is a datetime, or in milliseconds since 1970.
+        """
+        time_ms = as_time_ms(time)
+        partitions = await find_partitions(self._cluster, places)
+        return await offsets_at_or_end(self._cluster, partitions, time_ms)
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Delete what lies below these offsets, for good; where each partition begins then."""
+        await find_partitions(self._cluster, list(before))
+        outcomes = await topics.delete_records_before(self._cluster, before)
+        raise_refused(
+            {
+                str(partition): outcome if isinstance(outcome, RequestError) else None
+                for partition, outcome in outcomes.items()
+            }
+        )
+        return {
+            partition: outcome
+            for partition, outcome in outcomes.items()
+            if not isinstance(outcome, RequestError)
+        }
+
+    # Settings
+
+    async def describe_configs(self, kind: ConfigKind, name: str | int) -> dict[str, ConfigEntry]:
+        """All settings of a topic, a group or a broker, by their names; `all` is all brokers."""
+        resource, called = await find_resource(self._cluster, kind, str(name))
+        found = await configs.describe(self._cluster, resource, [called])
+        return {entry.name: entry for entry in sorted(found[called])}
+
+    async def alter_configs(
+        self, kind: ConfigKind, name: str | int, changes: Mapping[str, Setting | None]
+    ) -> None:
+        """Change these settings, and no others; None takes one back to what is inherited."""
+        if not changes:
+            raise ConfigError("alter_configs has nothing to change")
+        resource, called = await find_resource(self._cluster, kind, str(name))
+        texts = {
+            setting: None if value is None else as_text(value) for setting, value in changes.items()
+        }
+        await configs.alter(self._cluster, resource, called, texts)
+
+    # Groups
+
+    async def list_groups(self) -> list[GroupListing]:
+        return await groups.list_all(self._cluster)
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """The state of a group, and its members with their partitions."""
+        described = await groups.describe(self._cluster, group)
+        if described.state == groups.DEAD and not await self.committed_offsets(group):
+            raise GroupIdNotFound(f"group {group} does not exist")
+        return described
+
+    async def delete_groups(self, names: Names, *, missing_ok: bool = False) -> None:
+        """Delete groups without members, and their offsets."""
+        outcomes = await groups.delete(self._cluster, _listed(names))
+        raise_refused(outcomes, *([GroupIdNotFound] if missing_ok else []))
+
+    async def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """Every offset that the group has committed."""
+        return await groups.committed_offsets(self._cluster, group)
+
+    async def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets for a group that has no members at the moment."""
+        for partition, offset in offsets.items():
+            if offset < 0:
+                raise ConfigError(f"the offset of {partition} is {offset}: it cannot be negative")
+        if offsets:
+            await find_partitions(self._cluster, list(offsets))
+            await groups.commit_offsets(self._cluster, group, offsets)
+
+    async def delete_offsets(self, group: str, places: Places) -> None:
+        """Let the group forget what it has committed in topics that it does not read any more."""
+        partitions = await find_partitions(self._cluster, places)
+        await groups.delete_offsets(self._cluster, group, partitions)
+
+    async def lag(
+        self, group: str, *, isolation: str = "read_committed"
+    ) -> dict[TopicPartition, PartitionLag]:
+        """How far behind the group is: in offsets, and since when its next record waits."""
+        committed = await self.committed_offsets(group)
+        found = await lags(self._cluster, committed, parse_isolation(isolation))
+        return {TopicPartition(each.topic, each.partition): each for each in found}
+
+    # Transactions
+
+    async def list_transactions(self, *, only_open: bool = False) -> list[TransactionListing]:
+        """The transactional ids that the cluster knows, with their states."""
+        states = transactions.OPEN_STATES if only_open else ()
+        return await transactions.list_all(self._cluster, states=states)
+
+    async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        """Its state, its producer, and the partitions of what it has open."""
+        return await transactions.describe(self._cluster, transactional_id)
+
+    async def abort_transaction(self, transactional_id: str) -> TransactionDescription:
+        """Abort what this id has open, and shut its producer out; what it was."""
+        return await transactions.abort(self._cluster, transactional_id)
+
+    async def hanging_transactions(self, places: Places | None = None) -> list[Hanging]:
+        """Those that are open in these partitions, or anywhere, and that nobody is going to end."""
+        if places is None:
+            found = (await self._cluster.describe()).topics.values()
+            partitions = [each for topic in found for each in topic.topic_partitions]
+        else:
+            partitions = await find_partitions(self._cluster, places)
+        return await find_hanging(self._cluster, partitions, SystemClock().wall_ms())
+
+
+def _listed(names: Names) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
