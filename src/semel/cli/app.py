@@ -3,7 +3,20 @@
 from cyclopts import App
 
 from semel import __version__
-from semel.cli import cluster, cluster_status, config, group, log, pipeline, steering, topic, txn
+from semel.cli import (
+    broker,
+    cluster,
+    cluster_status,
+    config,
+    group,
+    log,
+    pipeline,
+    steering,
+    topic,
+    txn,
+)
+from semel.cli.cluster_info import info
+from semel.cli.completion import completion
 from semel.cli.consume import consume
 from semel.cli.produce import produce
 from semel.cli.repair import repair
@@ -23,8 +36,10 @@ app.command(group.app)
 app.command(pipeline.app)
 app.command(txn.app)
 app.command(config.app)
+app.command(broker.app)
 app.command(log.app)
 app.command(cluster.app)
+cluster.app.command(info)
 cluster.app.command(cluster_status.status)
 cluster.app.command(steering.move)
 cluster.app.command(steering.drain)
@@ -33,6 +48,7 @@ cluster.app.command(steering.rebalance)
 cluster.app.command(steering.upgrade)
 cluster.app.command(steering.rotate_key)
 cluster.app.command(repair)
+app.command(completion)
 
 
 @app.command

@@ -1,6 +1,7 @@
 """What commands are told alike: which cluster to talk to and how, topics, KEY=VALUE."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,14 +11,16 @@ from typing import Annotated, TypeVar
 from cyclopts import Parameter
 
 from semel.cli.connection import PROFILE_VARIABLE, SHOWN_PATH, Connection, connection_of
+from semel.client.admin import topics
 from semel.client.admin.finding import check_partition, find_topics
 from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.metadata import TopicMetadata
 from semel.client.connecting.address import (
     BOOTSTRAP_SERVERS_DEFAULT,
     BOOTSTRAP_SERVERS_VARIABLE,
     parse_bootstrap_servers,
 )
-from semel.errors import ConfigError
+from semel.errors import ConfigError, UnknownTopicOrPartition
 from semel.types import TopicPartition
 
 _Result = TypeVar("_Result")
@@ -124,6 +127,43 @@ def parse_pairs(texts: Iterable[str]) -> list[tuple[str, str]]:
     return pairs
 
 
+_PATTERN = "^"
+_OF_PATTERNS = frozenset("*+?|()[]{}$^\\")
+"""What no topic has in its name."""
+
+
+async def chosen_topics(cluster: Cluster, names: Collection[str]) -> dict[str, TopicMetadata]:
+    """These topics; what begins with ^ is a regular expression for names, as it is to kcat."""
+    named, patterns = split_names(names)
+    found = await find_topics(cluster, named) if named else {}
+    if patterns:
+        known = (await cluster.describe()).topics
+        for pattern in patterns:
+            matching = topics.matching(known, pattern, whole=False)
+            if not matching:
+                raise UnknownTopicOrPartition(f"no topic has a name that matches {pattern!r}")
+            found |= {name: known[name] for name in matching}
+    return found
+
+
+def split_names(names: Collection[str]) -> tuple[list[str], list[str]]:
+    """Names, and the patterns among them."""
+    patterns = [name for name in names if name.startswith(_PATTERN)]
+    named = [name for name in names if name not in patterns]
+    for name in named:
+        if not _OF_PATTERNS.isdisjoint(name):
+            raise ConfigError(f"{name!r} is not a name; a pattern begins with ^, as '^orders-.*'")
+    return named, patterns
+
+
+def subscription(names: Collection[str]) -> list[str] | re.Pattern[str]:
+    """The same for a member of a group, which is to have topics that come later too."""
+    named, patterns = split_names(names)
+    if not patterns:
+        return named
+    return re.compile("|".join((*map(re.escape, named), *(f"(?:{each}).*" for each in patterns))))
+
+
 PartitionNumbers = Annotated[
     tuple[str, ...],
     Parameter(name=["-p", "--partitions"], negative="", help="Only these, as 0,1,2; repeatable."),
@@ -144,7 +184,7 @@ async def choose_partitions(
 ) -> list[TopicPartition]:
     """Those of these topics that have one of these numbers; without any, all."""
     chosen = []
-    for topic in (await find_topics(cluster, names)).values():
+    for topic in (await chosen_topics(cluster, names)).values():
         for number in sorted(wanted):
             check_partition(topic, number)
         numbers = sorted(wanted) or range(len(topic.partitions))

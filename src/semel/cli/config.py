@@ -1,7 +1,7 @@
 """`semel config`: show and change the settings of brokers, topics and groups."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 

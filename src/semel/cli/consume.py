@@ -1,7 +1,6 @@
 """`semel consume`: print the records of topics, and wait for more."""
 
-import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Annotated
 
@@ -12,21 +11,21 @@ from semel.cli.arguments import (
     PartitionNumbers,
     Target,
     choose_partitions,
+    chosen_topics,
     parse_partition_numbers,
+    subscription,
 )
-from semel.cli.place import offsets_of, parse_range
-from semel.cli.record_format import Printer, as_json, printer
+from semel.cli.place import END, START, offsets_of, parse_range
+from semel.cli.printout import WAIT_MS, Printout, print_for_group
+from semel.cli.record_format import as_json, printer
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import Isolation, ends_of
 from semel.client.consuming.asynchronous import AsyncConsumer
-from semel.client.consuming.record import Record
 from semel.errors import ConfigError
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
 _FORMAT_DEFAULT = "%s\\n"
-_POLLED_MAX = 5_000
-_WAIT_MS = 5_000
 _WAIT_FOR_STOP_MS = 100
 
 
@@ -63,12 +62,24 @@ def consume(
         ),
     ] = None,
     partitions: PartitionNumbers = (),
+    group: Annotated[
+        str | None,
+        Parameter(
+            name=["-g", "--group"],
+            help="Read as a member of this group, and commit what was printed.",
+        ),
+    ] = None,
     isolation: Annotated[
         IsolationName, Parameter(help="Whether to see transactions that are not committed.")
     ] = IsolationName.READ_COMMITTED,
     target: Target = DEFAULT_TARGET,
 ) -> int:
-    """Print records of topics from the start, and follow them."""
+    """Print records of topics from the start, and follow them.
+
+    A topic that begins with ^ is a regular expression for names. With --group the group says which
+    partitions are read and where it goes on; --offset is then start or end, for partitions of which
+    the group has no offset.
+    """
     if record_format is not None and target.as_json:
         raise ConfigError("--format and --json exclude each other")
     if count is not None and count < 1:
@@ -76,12 +87,22 @@ def consume(
     show = as_json if target.as_json else printer(record_format or _FORMAT_DEFAULT)
     begin, stop = parse_range(offset, SystemClock().wall_ms())
     wanted = parse_partition_numbers(partitions)
+    if group is not None:
+        if wanted:
+            raise ConfigError(
+                "--group and --partitions exclude each other: a group has its own say"
+            )
+        if begin not in (START, END) or stop is not None:
+            raise ConfigError(
+                f"--offset is {offset}: with --group it is start or end, where the group has no"
+                " offset; `semel group seek` moves a group"
+            )
+    reset = "none" if group is None else "earliest" if begin == START else "latest"
     level = Isolation[isolation.name]
     names = (topic, *topics)
 
     async def work(cluster: Cluster) -> None:
         read = await choose_partitions(cluster, names, wanted)
-        starts = await offsets_of(cluster, begin, read)
         stops: dict[TopicPartition, int] = {}
         if exit_at_end:
             stops = await ends_of(cluster, read, level)
@@ -93,60 +114,35 @@ def consume(
             }
         async with AsyncConsumer(
             target.connection.bootstrap_servers,
+            group,
             isolation=isolation.value,
-            auto_offset_reset="none",
+            auto_offset_reset=reset,
             request_timeout_ms=target.timeout_ms,
             block_timeout_ms=target.timeout_ms,
             security=target.connection.security,
             client_id=target.connection.client_id,
         ) as consumer:
-            printout = _Printout(show, stops, count)
+            printout = Printout(show, stops, count)
 
             async def check() -> None:
-                await cluster.retry(lambda: cluster.topics(names))
+                await cluster.retry(lambda: chosen_topics(cluster, names))
 
-            await _print_all(consumer, starts, stops, printout, check)
+            if group is None:
+                starts = await offsets_of(cluster, begin, read)
+                await _print_all(consumer, starts, stops, printout, check)
+            else:
+                await consumer.subscribe(subscription(names))
+                await print_for_group(consumer, stops if exit_at_end else None, printout, check)
 
     target.run(work)
     return 0
-
-
-class _Printout:
-    """Writes records until enough are written."""
-
-    def __init__(
-        self, show: Printer, stops: Mapping[TopicPartition, int], count_max: int | None
-    ) -> None:
-        self._show = show
-        self._stops = stops
-        self._left = count_max
-
-    @property
-    def is_full(self) -> bool:
-        return self._left == 0
-
-    @property
-    def room(self) -> int:
-        return _POLLED_MAX if self._left is None else min(self._left, _POLLED_MAX)
-
-    def write(self, records: Iterable[Record]) -> None:
-        """Those before the offset where their partition is to stop."""
-        out = sys.stdout.buffer
-        for record in records:
-            stop = self._stops.get(record.place)
-            if stop is not None and record.offset >= stop:
-                continue
-            out.write(self._show(record))
-            if self._left is not None:
-                self._left -= 1
-        out.flush()
 
 
 async def _print_all(
     consumer: AsyncConsumer,
     starts: Mapping[TopicPartition, int],
     stops: Mapping[TopicPartition, int],
-    printout: _Printout,
+    printout: Printout,
     check: Callable[[], Awaitable[object]],
 ) -> None:
     left = {
@@ -158,7 +154,7 @@ async def _print_all(
     for partition, offset in left.items():
         consumer.seek(partition, offset)
     # What lies before a stop may be nothing but markers, which no poll gives a sign of.
-    wait_ms = _WAIT_FOR_STOP_MS if stops else _WAIT_MS
+    wait_ms = _WAIT_FOR_STOP_MS if stops else WAIT_MS
     while left:
         records = await consumer.poll(wait_ms, printout.room)
         printout.write(records)

@@ -1,10 +1,17 @@
 """`semel group`: list and describe consumer groups, move their offsets, delete them."""
 
+from collections.abc import Collection, Iterable
 from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
-from semel.cli.arguments import DEFAULT_TARGET, Target
+from semel.cli.arguments import (
+    DEFAULT_TARGET,
+    PartitionNumbers,
+    Target,
+    choose_partitions,
+    parse_partition_numbers,
+)
 from semel.cli.output import (
     say,
     say_each,
@@ -16,11 +23,10 @@ from semel.cli.output import (
 )
 from semel.cli.place import offsets_of, parse_place
 from semel.client.admin import groups
-from semel.client.admin.finding import find_topics
 from semel.client.admin.groups import GroupDescription, GroupListing
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import ends_of
-from semel.errors import ConfigError, GroupIdNotFound, RequestError
+from semel.errors import ConfigError, GroupIdNotFound, RequestError, UnknownTopicOrPartition
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
@@ -77,16 +83,23 @@ def seek(
             help="Move only in this topic, even if the group has not read it yet; repeatable.",
         ),
     ] = (),
+    partitions: PartitionNumbers = (),
     target: Target = DEFAULT_TARGET,
 ) -> int:
-    """Move the committed offsets of a group that has no members at the moment."""
+    """Move the committed offsets of a group that has no members at the moment.
+
+    `semel group seek billing --topic orders --partitions 3 --to 42` moves it in one partition.
+    """
     place = parse_place(to, SystemClock().wall_ms())
+    numbers = parse_partition_numbers(partitions)
 
     async def work(cluster: Cluster) -> list[tuple[str, int, int | None, int]]:
         before = await groups.committed_offsets(cluster, group)
-        partitions = await _partitions(cluster, topic) if topic else sorted(before)
-        if not partitions:
-            raise ConfigError(f"group {group} has no offsets: name the topics with --topic")
+        if topic:
+            partitions = await choose_partitions(cluster, topic, numbers)
+        else:
+            partitions = _with_numbers(group, before, numbers)
+        partitions = await cluster.existing(partitions)
         after = await offsets_of(cluster, place, partitions)
         await groups.commit_offsets(cluster, group, after)
         return [(*partition, before.get(partition), after[partition]) for partition in partitions]
@@ -100,6 +113,39 @@ def seek(
     return 0
 
 
+@app.command(name="offset-delete")
+def offset_delete(
+    group: str,
+    /,
+    *,
+    topic: Annotated[
+        tuple[str, ...],
+        Parameter(name=["-t", "--topic"], negative="", help="What to forget; repeatable."),
+    ],
+    partitions: PartitionNumbers = (),
+    target: Target = DEFAULT_TARGET,
+) -> int:
+    """Delete the offsets that a group has committed in topics that it does not read any more."""
+    numbers = parse_partition_numbers(partitions)
+
+    async def work(cluster: Cluster) -> list[tuple[TopicPartition, int]]:
+        before = await groups.committed_offsets(cluster, group)
+        chosen = await choose_partitions(cluster, topic, numbers)
+        found = [(each, before[each]) for each in chosen if each in before]
+        if not found:
+            raise UnknownTopicOrPartition(f"group {group} has no offsets in {', '.join(topic)}")
+        await groups.delete_offsets(cluster, group, [each for each, _ in found])
+        return found
+
+    rows = [(*partition, offset) for partition, offset in target.run(work)]
+    names = ("topic", "partition", "prior_offset")
+    if target.as_json:
+        say_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        say_table(("TOPIC", "PARTITION", "PRIOR-OFFSET"), rows)
+    return 0
+
+
 @app.command
 def delete(group: str, /, *more: str, target: Target = DEFAULT_TARGET) -> int:
     """Delete groups without members, and their offsets."""
@@ -110,9 +156,14 @@ def delete(group: str, /, *more: str, target: Target = DEFAULT_TARGET) -> int:
     return say_outcomes("group", target.run(work), "deleted", as_json=target.as_json)
 
 
-async def _partitions(cluster: Cluster, names: tuple[str, ...]) -> list[TopicPartition]:
-    topics = await find_topics(cluster, names)
-    return [each for topic in topics.values() for each in topic.topic_partitions]
+def _with_numbers(
+    group: str, committed: Iterable[TopicPartition], numbers: Collection[int]
+) -> list[TopicPartition]:
+    found = sorted(each for each in committed if not numbers or each.partition in numbers)
+    if not found:
+        which = f" in partitions {', '.join(map(str, sorted(numbers)))}" if numbers else ""
+        raise ConfigError(f"group {group} has no offsets{which}: name the topics with --topic")
+    return found
 
 
 class _Progress(NamedTuple):

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from semel.cli.arguments import DEFAULT_TARGET, Target, parse_pairs
 from semel.cli.lines import Lines, numbered_lines
 from semel.cli.output import say, say_json
+from semel.cli.record_input import NoRecord, PlacedRecord, placed_record
 from semel.client.admin import topics
 from semel.client.admin.finding import with_nearest
 from semel.client.cluster.cluster import Cluster
@@ -38,6 +39,11 @@ _SHOWN_MAX = 60
 
 class LineRefused(SemelError):
     """A line that is no record; those before it are sent."""
+
+
+class InputFormat(Enum):
+    LINES = "lines"
+    JSON = "json"
 
 
 class CompressionName(Enum):
@@ -95,12 +101,30 @@ def produce(
     idempotent: Annotated[
         bool, Parameter(negative="--no-idempotence", help="Store a retried batch once.")
     ] = True,
+    input_format: Annotated[
+        InputFormat,
+        Parameter(
+            name=["-f", "--input"],
+            help="json: each line is an object as `semel consume --json` prints it.",
+        ),
+    ] = InputFormat.LINES,
     create: Annotated[
         bool, Parameter(negative="", help="Create the topic if there is none of this name.")
     ] = False,
     target: Target = DEFAULT_TARGET,
 ) -> int:
-    """Send one record per line of standard input, or of FILES."""
+    """Send one record per line of standard input, or of FILES.
+
+    With --input json a line has key, value and headers, as text or in base64 (`value_base64`), and
+    perhaps a timestamp and a partition; a value that is no text is sent as JSON. What
+    `semel consume --json` has printed can be sent again: partitions go by key then.
+    """
+    is_told_twice = (key_delimiter, key, tombstone, header) != (None, None, False, ())
+    if input_format is InputFormat.JSON and is_told_twice:
+        raise ConfigError(
+            "--input json has key, value and headers in each line: leave out --key,"
+            " --key-delimiter, --header and --tombstone"
+        )
     if key is not None and key_delimiter is not None:
         raise ConfigError("--key and --key-delimiter exclude each other")
     if key_delimiter == "":
@@ -110,6 +134,7 @@ def produce(
     needed_acks = parse_acks(acks)
     key_hash = parse_key_hash(partitioner)
     make = _RecordMaker(
+        parse=placed_record if input_format is InputFormat.JSON else None,
         key=None if key is None else key.encode(),
         key_delimiter=None if key_delimiter is None else key_delimiter.encode(),
         may_lack_key=allow_missing_key,
@@ -166,7 +191,7 @@ async def _create(cluster: Cluster, topic: str) -> None:
 
 
 async def _send(
-    producer: AsyncProducer, topic: str, records: list[Record], partition: int | None
+    producer: AsyncProducer, topic: str, records: list[PlacedRecord], partition: int | None
 ) -> list[Delivered]:
     sent = [
         await producer.send(
@@ -175,9 +200,9 @@ async def _send(
             record.key,
             headers=record.headers,
             timestamp_ms=record.timestamp_ms,
-            partition=partition,
+            partition=own if partition is None else partition,
         )
-        for record in records
+        for record, own in records
     ]
     await producer.flush()
     return [each.outcome() for each in sent]
@@ -201,12 +226,14 @@ class _RecordMaker:
     def __init__(
         self,
         *,
+        parse: Callable[[bytes, int], PlacedRecord] | None,
         key: bytes | None,
         key_delimiter: bytes | None,
         may_lack_key: bool,
         headers: tuple[RecordHeader, ...],
         is_tombstone: bool,
     ) -> None:
+        self._parse = parse
         self._key = key
         self._key_delimiter = key_delimiter
         self._may_lack_key = may_lack_key
@@ -214,11 +241,22 @@ class _RecordMaker:
         self._is_tombstone = is_tombstone
         self._clock = SystemClock()
 
-    def records(self, some: Lines) -> tuple[list[Record], LineRefused | None]:
+    def records(self, some: Lines) -> tuple[list[PlacedRecord], LineRefused | None]:
         """Those up to the first line that is none, and why it is not."""
         now_ms = self._clock.wall_ms()
-        records: list[Record] = []
+        records: list[PlacedRecord] = []
         for index, line in enumerate(some.lines):
+            if self._parse is not None:
+                if not line.strip():
+                    continue
+                try:
+                    records.append(self._parse(line, now_ms))
+                except NoRecord as error:
+                    return records, LineRefused(
+                        f"{some.place_of(index)} {error}: {_shown(line)}; the lines before it are"
+                        " sent"
+                    )
+                continue
             key, value = self._key, line
             if self._key_delimiter is not None:
                 before, delimiter, after = line.partition(self._key_delimiter)
@@ -227,17 +265,21 @@ class _RecordMaker:
                 elif not self._may_lack_key:
                     return records, self._refusal(some.place_of(index), line)
             is_null = self._is_tombstone and not value
-            records.append(Record(key, None if is_null else value, now_ms, self._headers))
+            record = Record(key, None if is_null else value, now_ms, self._headers)
+            records.append(PlacedRecord(record, None))
         return records, None
 
     def _refusal(self, place: str, line: bytes) -> LineRefused:
         assert self._key_delimiter is not None, "any line is a value"
         delimiter = self._key_delimiter.decode()
-        shown = line[:_SHOWN_MAX].decode(errors="replace")
         return LineRefused(
-            f"{place} has no {delimiter!r} behind a key: {shown!r}; the lines before it are sent,"
-            " and --allow-missing-key sends such a line as well, without a key"
+            f"{place} has no {delimiter!r} behind a key: {_shown(line)}; the lines before it are"
+            " sent, and --allow-missing-key sends such a line as well, without a key"
         )
+
+
+def _shown(line: bytes) -> str:
+    return repr(line[:_SHOWN_MAX].decode(errors="replace"))
 
 
 class _Report:

@@ -5,7 +5,13 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
-from semel.cli.arguments import DEFAULT_TARGET, Target, parse_pairs
+from semel.cli.arguments import (
+    DEFAULT_TARGET,
+    Target,
+    chosen_topics,
+    parse_pairs,
+    split_names,
+)
 from semel.cli.delete_records import delete_records
 from semel.cli.output import (
     say,
@@ -29,7 +35,7 @@ from semel.types import TopicPartition
 
 app = App(name="topic", help="Create, list, describe, change, enlarge and delete topics.")
 
-app.command(delete_records, name="delete-records")
+app.command(delete_records, name=["delete-records", "trim"])
 
 _MATTERING = frozenset({"cleanup.policy", "retention.ms", "retention.bytes", "max.message.bytes"})
 _MATTERING_IF_COMPACTED = frozenset(
@@ -88,10 +94,15 @@ def create(
 
 @app.command
 def delete(name: str, /, *names: str, target: Target = DEFAULT_TARGET) -> int:
-    """Delete topics and all their records."""
+    """Delete topics and all their records.
+
+    A name that begins with ^ is a regular expression: '^test-.*' deletes all that match.
+    """
+    named, patterns = split_names([name, *names])
 
     async def work(cluster: Cluster) -> topics.Outcomes:
-        return await topics.delete(cluster, [name, *names])
+        matching = await chosen_topics(cluster, patterns)
+        return await topics.delete(cluster, list(dict.fromkeys([*named, *matching])))
 
     return say_outcomes("topic", target.run(work), "deleted", as_json=target.as_json)
 
@@ -163,10 +174,10 @@ def list_topics(
     ] = False,
     target: Target = DEFAULT_TARGET,
 ) -> int:
-    """List topics: all, or those named."""
+    """List topics: all, or those named; a name that begins with ^ is a regular expression."""
 
     async def work(cluster: Cluster) -> Mapping[str, TopicMetadata]:
-        return await find_topics(cluster, names) if names else (await cluster.describe()).topics
+        return await chosen_topics(cluster, names) if names else (await cluster.describe()).topics
 
     found = target.run(work)
     listed = sorted(topic for topic in found.values() if internal or names or not topic.is_internal)
@@ -195,7 +206,7 @@ def describe(
     """
 
     async def work(cluster: Cluster) -> list[_Described]:
-        found = await find_topics(cluster, [name, *names])
+        found = await chosen_topics(cluster, [name, *names])
         described = await configs.describe(cluster, ResourceType.TOPIC, found.keys())
         partitions = [partition for topic in found.values() for partition in topic.topic_partitions]
         starts, ends = await beginnings_of(cluster, partitions), await ends_of(cluster, partitions)

@@ -5,13 +5,12 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
-from semel.cli.arguments import DEFAULT_TARGET, Target
+from semel.cli.arguments import DEFAULT_TARGET, Target, chosen_topics
 from semel.cli.output import say, say_each, say_fields, say_heading, say_json, say_table
 from semel.cli.times import duration_in_words, moment_in_words, parse_duration_ms
 from semel.cli.txn_abort import abort
 from semel.cli.txn_timeline import timeline
 from semel.client.admin import transactions
-from semel.client.admin.finding import find_topics
 from semel.client.admin.hanging import Hanging, find_hanging
 from semel.client.admin.transactions import OPEN_STATES, TransactionDescription, TransactionListing
 from semel.client.cluster.cluster import Cluster
@@ -36,7 +35,7 @@ def hanging(
 
     async def work(cluster: Cluster) -> list[Hanging]:
         described = (
-            await find_topics(cluster, topics) if topics else (await cluster.describe()).topics
+            await chosen_topics(cluster, topics) if topics else (await cluster.describe()).topics
         )
         partitions = [
             each

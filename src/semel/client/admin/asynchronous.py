@@ -45,6 +45,16 @@ class ClusterDescription(NamedTuple):
     """2 and more give each transaction an epoch of its own (KIP-890)."""
 
 
+async def describe_cluster(cluster: Cluster) -> ClusterDescription:
+    described = await cluster.retry(lambda: cluster.describe(()))
+    return ClusterDescription(
+        described.cluster_id,
+        described.controller_id,
+        dict(sorted(described.brokers.items())),
+        await cluster.transaction_version(),
+    )
+
+
 class AsyncAdmin:
     """Sees and changes topics, settings, groups, offsets and transactions of any cluster.
 
@@ -95,13 +105,7 @@ class AsyncAdmin:
     # The cluster
 
     async def describe_cluster(self) -> ClusterDescription:
-        described = await self._cluster.retry(lambda: self._cluster.describe(()))
-        return ClusterDescription(
-            described.cluster_id,
-            described.controller_id,
-            dict(sorted(described.brokers.items())),
-            await self._cluster.transaction_version(),
-        )
+        return await describe_cluster(self._cluster)
 
     # Topics
 

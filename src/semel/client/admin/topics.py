@@ -170,8 +170,9 @@ def matching(
     pattern: str | re.Pattern[str] | None = None,
     *,
     internal: bool = False,
+    whole: bool = True,
 ) -> list[str]:
-    """The names of those whose whole name matches a regular expression, in order."""
+    """The names of those whose name, or its beginning, matches a regular expression, in order."""
     try:
         expression = None if pattern is None else re.compile(pattern)
     except re.error as error:
@@ -180,7 +181,10 @@ def matching(
         name
         for name, topic in topics.items()
         if (internal or not topic.is_internal)
-        and (expression is None or expression.fullmatch(name))
+        and (
+            expression is None
+            or (expression.fullmatch(name) if whole else expression.match(name)) is not None
+        )
     )
 
 
