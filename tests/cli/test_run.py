@@ -8,6 +8,8 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from semel.cli.live import Rates, lines_of, sentence, table
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support.app_topics import Topics, numbers, topics_for
-from support.command_line import Run
+from support.command_line import Run, rows
 from support.topics import fill, name_for, values
 
 PROGRAM = """
@@ -318,3 +320,96 @@ def test_the_table_shows_what_a_sentence_says() -> None:
         "bill: backing off, 1234 records (99/s), lag 40, 3 committed, 1 aborted, 2 retries, "
         "1 dead letter, 1 partition, away"
     )
+
+
+def served_at(process: "subprocess.Popen[str]") -> str:
+    """Where its metrics are, as it says first."""
+    assert process.stderr is not None
+    found = re.fullmatch(r"semel: metrics are at (http://\S+)/metrics\n", process.stderr.readline())
+    assert found is not None
+    return found[1]
+
+
+def page(address: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(address) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_a_listener_is_watched_paused_and_resumed_from_outside(
+    folder: Path, topics: Topics, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    fill(topics.servers, topics.source, numbers(20))
+    with started(folder, topics, "--metrics", "127.0.0.1:0") as process:
+        address = served_at(process)
+        assert process.stdout is not None
+        lines = iter(process.stdout)
+        assert any(line.startswith("copy: idle, 20 records (0/s), lag 0") for line in lines)
+        assert page(f"{address}/readyz") == page(f"{address}/healthz") == (200, "ok\n")
+        _, metrics = page(f"{address}/metrics")
+        assert 'semel_app_records_total{listener="copy"} 20.0\n' in metrics
+        assert 'semel_app_paused{listener="copy"} 0.0\n' in metrics
+
+        code, out, _ = run("app", "pause", "shop", "copy")
+        assert (code, rows(out)[1]) == (0, ["shop:app", str(process.pid), "copy"])
+        assert any(line.startswith("copy: paused, 20 records") for line in lines)
+        fill(topics.servers, topics.source, numbers(5))
+        assert any(line.startswith("copy: paused, 20 records (0/s), lag 5") for line in lines)
+        assert 'semel_app_paused{listener="copy"} 1.0\n' in page(f"{address}/metrics")[1]
+        (listed,) = json.loads(run("app", "list", "--json")[1])
+        assert (listed["application"], listed["process_id"]) == ("shop:app", process.pid)
+        assert listed["listeners"][0]["state"] == "paused"
+        assert run("app", "pause", "shop", "copi") == (
+            2,
+            "",
+            "semel: there is no listener 'copi'; did you mean 'copy'?\n",
+        )
+        assert rows(run("app", "resume", "shop:app")[1])[1] == ["shop:app", str(process.pid), "-"]
+        assert any(line.startswith("copy: idle, 25 records") for line in lines)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert json.loads(run("app", "list", "--json")[1]) == []
+    assert run("app", "pause", "shop") == (
+        1,
+        "",
+        "semel: no application shop:app runs on this machine\n",
+    )
+
+
+def test_a_process_that_was_killed_is_not_listed(
+    folder: Path, topics: Topics, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    with started(folder, topics) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert json.loads(run("app", "list", "--json")[1])[0]["process_id"] == process.pid
+        process.kill()
+        process.communicate()
+    assert run("app", "list", "--json") == (0, "[]\n", "")
+    assert list((folder / "semel").iterdir()) == []
+
+
+def test_a_folder_that_others_may_write_to_is_refused(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    (tmp_path / "semel").mkdir(mode=0o700)
+    (tmp_path / "semel").chmod(0o777)
+    code, out, err = run("app", "list")
+    assert (code, out) == (2, "")
+    assert err.endswith("is open to others: it has to be yours, with mode 700\n")
+
+
+def test_metrics_that_cannot_be_served_let_nothing_begin(folder: Path, topics: Topics) -> None:
+    fill(topics.servers, topics.source, numbers(1))
+    with started(folder, topics, "--metrics", "9100") as process:
+        out, err = process.communicate(timeout=60)
+    assert (out, process.returncode) == ("", 2)
+    assert err == "semel: --metrics is '9100': give it as HOST:PORT, such as 127.0.0.1:9100\n"
+    assert values(topics.servers, topics.target) == []

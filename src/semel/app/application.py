@@ -15,6 +15,7 @@ from semel.app.listener import (
     takes_outbox,
     topics_of,
 )
+from semel.app.pauses import Pauses
 from semel.app.payload import payload_of
 from semel.app.progress import Counts
 from semel.app.retry_policy import RetryPolicy, check_retry_policy
@@ -27,6 +28,7 @@ from semel.client.producing.settings import ProducerOptions
 from semel.client.producing.settings import settings_of as check_producer
 from semel.errors import ConfigError
 from semel.security import SecurityLike
+from semel.spelling import unknown_name
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -65,7 +67,11 @@ class App:
         producer_options.setdefault("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS)
         check_producer(producer_options)
         self._settings = AppSettings(
-            bootstrap_servers, transactional_id_prefix, stop_timeout_ms, producer_options
+            bootstrap_servers,
+            transactional_id_prefix,
+            stop_timeout_ms,
+            producer_options,
+            Pauses(),
         )
         self._declared: dict[str, Callable[[], Listener]] = {}
         self._transactional: set[Callable[..., Any]] = set()
@@ -164,6 +170,29 @@ class App:
     @property
     def listeners(self) -> list[Listener]:
         return [listener() for listener in self._declared.values()]
+
+    def pause(self, *listeners: str) -> None:
+        """Let these listeners, or all, take no further records until they are resumed.
+
+        What is in work is finished. They stay in their groups with their partitions, those that
+        they are given meanwhile too. May be called in any thread, and before they run.
+        """
+        self._settings.pauses.add(self._named(listeners))
+
+    def resume(self, *listeners: str) -> None:
+        """Let these listeners, or all, take records again."""
+        self._settings.pauses.remove(self._named(listeners))
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """The names of the listeners that are paused."""
+        return self._settings.pauses.paused
+
+    def _named(self, listeners: Sequence[str]) -> frozenset[str]:
+        for name in listeners:
+            if name not in self._declared:
+                raise ConfigError(unknown_name("listener", name, self._declared))
+        return frozenset(listeners or self._declared)
 
     @property
     def has_brokers(self) -> bool:

@@ -46,6 +46,7 @@ class Equipment(NamedTuple):
     make_producer: Callable[[], AsyncProducer]
     make_outbox: Callable[[], Outbox]
     random: Callable[[], float]
+    is_paused: Callable[[], bool]
 
 
 class ListenerMember:
@@ -54,6 +55,7 @@ class ListenerMember:
         self.consumer = equipment.consumer
         self._make_outbox = equipment.make_outbox
         self._random = equipment.random
+        self._is_paused = equipment.is_paused
         self._transactions = InTransactions(equipment.make_transactional_producer)
         self._carrier: Carrier = self._transactions
         if not listener.is_transactional:
@@ -73,13 +75,17 @@ class ListenerMember:
     def stop(self) -> None:
         """End after what is being worked on; may be called more than once."""
         self._is_stopping = True
-        if self._interruptible is not None:
+        self.wake()
+
+    def wake(self) -> None:
+        """Let it see at once what is asked of it."""
+        if self._interruptible is not None and not self._interruptible.expired():
             self._interruptible.reschedule(self._loop.time())
 
     @property
     def is_waiting(self) -> bool:
         """Whether it waits for records, with nothing in work and nothing put off."""
-        return self._is_polling and not self._backlog.held
+        return self._is_polling and (self._is_paused() or not self._backlog.held)
 
     async def look_at_lag(self) -> None:
         """Count what waits to be read."""
@@ -142,17 +148,32 @@ class ListenerMember:
         self.counts.partitions = self.consumer.assignment
 
     async def _run_cycle(self) -> None:
+        if self._is_paused():
+            await self._rest()
+            return
         portion = await self._next()
         self.counts.partitions = self.consumer.assignment
         if portion is not None and portion.record_count and not self._is_stopping:
             self.counts.state = ListenerState.WORKING
+            began_at_ms = self._now_ms()
             await self._work(portion)
             self.cycle_count += 1
+            self.counts.cycles += 1
+            self.counts.cycle_seconds += (self._now_ms() - began_at_ms) / 1000
         self._failure_log.tell_rest()
         self._show_rest()
 
+    async def _rest(self) -> None:
+        """Stay in the group, with whatever partitions it gives, and take no records of them."""
+        self.counts.state = ListenerState.PAUSED
+        await self._poll(_POLL_MS, 0)
+        self.counts.partitions = self.consumer.assignment
+        self._failure_log.tell_rest()
+
     def _show_rest(self) -> None:
-        if self._backlog.is_resting:
+        if self._is_paused():
+            self.counts.state = ListenerState.PAUSED
+        elif self._backlog.is_resting:
             self.counts.state = ListenerState.RESTING
         else:
             is_member = self.consumer.membership.generation_id >= 0

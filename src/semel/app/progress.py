@@ -11,6 +11,7 @@ class ListenerState(enum.Enum):
     IDLE = "idle"
     WORKING = "working"
     RESTING = "backing off"
+    PAUSED = "paused"
     WAITING = "waiting for the cluster"
     STOPPING = "stopping"
     STOPPED = "stopped"
@@ -22,6 +23,7 @@ _TELLING = (
     ListenerState.WAITING,
     ListenerState.RESTING,
     ListenerState.WORKING,
+    ListenerState.PAUSED,
     ListenerState.JOINING,
     ListenerState.STOPPING,
     ListenerState.IDLE,
@@ -45,12 +47,18 @@ class Counts:
     partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
     trouble: str | None = None
     """Why nothing could be delivered of late."""
+    cycles: int = 0
+    """Of polling, working and delivering."""
+    cycle_seconds: float = 0.0
+    """What they took, without the polling."""
 
 
 def added(counts: list[Counts]) -> Counts:
     """The members of a listener as one."""
     return Counts(
         records=sum(each.records for each in counts),
+        cycles=sum(each.cycles for each in counts),
+        cycle_seconds=sum(each.cycle_seconds for each in counts),
         transactions_committed=sum(each.transactions_committed for each in counts),
         transactions_aborted=sum(each.transactions_aborted for each in counts),
         retries=sum(each.retries for each in counts),

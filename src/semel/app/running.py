@@ -5,13 +5,14 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import NamedTuple
 
 from semel.app.failure import ListenerFailed
 from semel.app.listener import Listener
 from semel.app.member import Equipment, ListenerMember
 from semel.app.outbox import Outbox, Transaction
+from semel.app.pauses import Pauses
 from semel.app.progress import Counts, added
 from semel.app.watch import Idleness, Watch
 from semel.client.connecting.address import chosen_bootstrap_servers
@@ -37,6 +38,7 @@ class AppSettings(NamedTuple):
     transactional_id_prefix: str
     stop_timeout_ms: int
     producer_options: ProducerOptions
+    pauses: Pauses
 
     def at(
         self, bootstrap_servers: str | Sequence[str] | None, security: SecurityLike | None
@@ -68,7 +70,8 @@ class RunningApp:
         }
         security = as_security(settings.producer_options.get("security", PLAINTEXT))
         self._watch = Watch(self._servers, security, self._members)
-        self._idleness = Idleness(self._servers, security, self._members)
+        self._idleness = Idleness(self._servers, security, self._members, settings.pauses)
+        self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self.failure: ListenerFailed | None = None
@@ -98,7 +101,7 @@ class RunningApp:
         await self._ended.wait()
 
     async def idle(self, timeout_s: float = 60) -> None:
-        """Return when every record there is has been worked on."""
+        """Return when every record there is has been worked on, but for paused listeners."""
         async with asyncio.timeout(timeout_s):
             await self._idleness.reached()
 
@@ -119,6 +122,7 @@ class RunningApp:
             make_producer=self._producer,
             make_outbox=lambda: outbox_type(*serializers),
             random=self._random,
+            is_paused=lambda: listener.name in self._settings.pauses,
         )
 
     def _consumer_options(self, listener: Listener, number: int) -> ConsumerOptions:
@@ -154,6 +158,20 @@ class RunningApp:
 
     async def run(self) -> None:
         """Until all members have ended; one that fails stops the others."""
+        with self._settings.pauses.watched(self._wake_soon):
+            await self._run()
+        self._ended.set()
+
+    def _wake_soon(self) -> None:
+        """Called in any thread."""
+        with suppress(RuntimeError):  # It has ended meanwhile.
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        for member in self._all():
+            member.wake()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._watch.run())
             running = [tasks.create_task(self._run_member(member)) for member in self._all()]
@@ -162,7 +180,6 @@ class RunningApp:
             for task in late:
                 task.cancel()
             watching.cancel()
-        self._ended.set()
 
     async def _run_member(self, member: ListenerMember) -> None:
         try:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from semel.app.listener import Listener
 from semel.app.member import ListenerMember
+from semel.app.pauses import Pauses
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.metadata import ClusterMetadata
 from semel.client.cluster.offsets import ends_of
@@ -89,9 +90,11 @@ class Idleness:
         bootstrap_servers: str,
         security: Security,
         members: Mapping[Listener, Sequence[ListenerMember]],
+        pauses: Pauses,
     ) -> None:
         self._cluster = Cluster(parse_bootstrap_servers(bootstrap_servers), security=security)
         self._members = members
+        self._pauses = pauses
 
     async def reached(self) -> None:
         async with self._cluster:
@@ -127,6 +130,8 @@ class Idleness:
     async def _ends(self) -> dict[Listener, dict[TopicPartition, int]]:
         ends = {}
         for listener in self._members:
+            if listener.name in self._pauses:
+                continue
             partitions = await self._partitions(listener)
             isolation = settings_of(listener.group, listener.consumer_options).isolation
             ends[listener] = await ends_of(self._cluster, partitions, isolation)

@@ -8,6 +8,7 @@ from semel.cli import (
     cluster,
     cluster_status,
     config,
+    control,
     group,
     log,
     pipeline,
@@ -32,6 +33,7 @@ app.command(topic.app)
 app.command(produce)
 app.command(consume)
 app.command(run)
+app.command(control.app)
 app.command(group.app)
 app.command(pipeline.app)
 app.command(txn.app)

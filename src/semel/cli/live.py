@@ -41,6 +41,7 @@ _COLUMNS = (
 _STYLES = {
     "working": "green",
     "backing off": "yellow",
+    "paused": "bold yellow",
     "waiting for the cluster": "yellow",
     "failed": "bold red",
 }

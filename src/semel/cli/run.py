@@ -5,22 +5,25 @@ import importlib
 import sys
 import sysconfig
 import traceback
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from semel.app import status
 from semel.app.application import App
 from semel.app.failure import ListenerFailed, in_words
 from semel.app.running import RunningApp, run_until_told
+from semel.cli import output
 from semel.cli.arguments import DEFAULT_CLUSTER, ClusterArguments
+from semel.cli.control import ATTRIBUTE_DEFAULT, controlled, full_name
 from semel.cli.live import shown_log, watcher
 from semel.cli.main import FAILED
 from semel.cli.output import complain, note, note_json
 from semel.errors import ConfigError, SemelError
-
-ATTRIBUTE_DEFAULT = "app"
+from semel.status_server import served
 
 _LIBRARY = (str(Path(sysconfig.get_path("stdlib")) / "importlib"),)
 
@@ -76,13 +79,17 @@ def run(
         bool,
         Parameter(name=["-q", "--quiet"], negative="", help="Show nothing but what goes wrong."),
     ] = False,
+    metrics: Annotated[
+        str | None,
+        Parameter(help="HOST:PORT: metrics for Prometheus at /metrics; /healthz and /readyz."),
+    ] = None,
 ) -> int:
     """Run an application, given as module:app, until it is told to stop.
 
     Brokers, TLS and SASL that are given here take the place of those that the application names.
 
-    SIGTERM and Ctrl-C let it finish its transactions and leave its groups; a second one ends it
-    at once.
+    `semel app pause` pauses its listeners. SIGTERM and Ctrl-C let it finish its transactions and
+    leave its groups; a second one ends it at once.
     """
     if as_json and quiet:
         raise ConfigError("--json and --quiet exclude each other")
@@ -103,12 +110,36 @@ def run(
     try:
         with shown_log(as_json=as_json, quiet=quiet):
             watch = watcher(as_json=as_json, quiet=quiet)
-            asyncio.run(run_until_told(_running(app, cluster), watch, notify))
+            seen = _seen(full_name(application), app, _running(app, cluster), metrics, notify)
+            asyncio.run(run_until_told(seen, watch, notify))
     except ListenerFailed as failure:
         reason = failure.__cause__
         is_of_application = failure.is_of_function or not isinstance(reason, SemelError)
         return _fail(str(failure), reason if is_of_application else None, as_json=as_json)
     return 0
+
+
+@asynccontextmanager
+async def _seen(
+    name: str,
+    app: App,
+    running: AbstractAsyncContextManager[RunningApp],
+    metrics: str | None,
+    notify: Callable[[str], None],
+) -> AsyncIterator[RunningApp]:
+    """With what others look at from outside, which is there before it begins to work."""
+    run: RunningApp | None = None
+    async with AsyncExitStack() as stack:
+        if metrics is not None:
+            pages = status.pages(lambda: run.counts() if run is not None else {})
+            address = await stack.enter_async_context(served("--metrics", metrics, pages))
+            notify(f"metrics are at {address}/metrics")
+        run = await stack.enter_async_context(running)
+        try:
+            await stack.enter_async_context(controlled(name, app, run))
+        except (ConfigError, OSError) as error:
+            notify(f"`semel app` cannot reach it: {output.in_words(error)}")
+        yield run
 
 
 def _running(app: App, cluster: ClusterArguments) -> AbstractAsyncContextManager[RunningApp]:
