@@ -29,10 +29,10 @@ def script(app: App, shell: Shell) -> str:
 
 
 def _serve_as_it_looks() -> Any:
-    from semel.cli.serve import _parser
+    from semel.cli.serve import parser
 
     parameters = []
-    for action in _parser()._actions:  # noqa: SLF001 - it has no other list of them.
+    for action in parser()._actions:  # noqa: SLF001 - it has no other list of them.
         if action.help is argparse.SUPPRESS or "--help" in action.option_strings:
             continue
         is_flag = action.nargs == 0
