@@ -10,7 +10,7 @@ a few places, however many rules there are.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from semel.access.principal import Principal
 from semel.access.rules import ANY, EVERYBODY, PatternType, Permission, Rule, RuleFilter
@@ -104,12 +104,41 @@ class _Patterns:
                 yield place
 
 
+class AccessListView(Protocol):
+    """What may be read of it."""
+
+    @property
+    def version(self) -> int:
+        """Another number whenever something has changed."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Rule]: ...
+
+    def __contains__(self, rule: Rule) -> bool: ...
+
+    def matching(self, wanted: RuleFilter) -> list[Rule]:
+        """In an order that does not depend on when they came."""
+
+    def allowed(
+        self, principal: Principal, host: str, resource_type: ResourceType, name: str
+    ) -> int:
+        """Everything that may be done with a resource: a bit for each operation."""
+
+    def names(self, resource_type: ResourceType, name: str) -> bool:
+        """Whether any rule applies to this resource, whomever it is about."""
+
+    def allows_somewhere(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Whether there is a name of a resource with which this may be done."""
+
+
 class AccessList:
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules: dict[Rule, None] = {}
         """In the order in which they came."""
         self.version = 0
-        """Another number whenever something has changed."""
         self._about: dict[tuple[ResourceType, Principal, str], _Patterns] = {}
         """By type, principal and host."""
         self._all: dict[ResourceType, _Patterns] = {}
@@ -118,6 +147,9 @@ class AccessList:
 
     def __len__(self) -> int:
         return len(self.rules)
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
 
     def __contains__(self, rule: Rule) -> bool:
         return rule in self.rules
@@ -146,13 +178,11 @@ class AccessList:
         self.version += 1
 
     def matching(self, wanted: RuleFilter) -> list[Rule]:
-        """In an order that does not depend on when they came."""
         return sorted(rule for rule in self.rules if wanted.matches(rule))
 
     def allowed(
         self, principal: Principal, host: str, resource_type: ResourceType, name: str
     ) -> int:
-        """Everything that may be done with a resource: a bit for each operation."""
         allowed = denied = 0
         for patterns in self._patterns_about(principal, host, resource_type):
             for place in patterns.found(name):
@@ -161,14 +191,12 @@ class AccessList:
         return allowed & ~denied
 
     def names(self, resource_type: ResourceType, name: str) -> bool:
-        """Whether any rule applies to this resource, whomever it is about."""
         patterns = self._all.get(resource_type)
         return patterns is not None and any(True for _ in patterns.found(name))
 
     def allows_somewhere(
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Whether there is a name of a resource with which this may be done."""
         bit = 1 << operation
         allowing: list[tuple[bool, str]] = []
         denying: set[tuple[bool, str]] = set()

@@ -6,7 +6,7 @@ Law: nothing is decided by rules that have been replaced, whoever remembers what
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from semel.access.access_list import AccessList
+from semel.access.access_list import AccessListView
 from semel.access.principal import Caller, Principal
 from semel.wire.rights import CLUSTER_NAME, OPERATIONS_ON, ResourceType, Right
 
@@ -64,7 +64,7 @@ class CallersRights:
     def __init__(
         self,
         caller: Caller,
-        access_list: Callable[[], AccessList],
+        access_list: Callable[[], AccessListView],
         settings: AccessSettings,
         refused: Refused,
     ) -> None:
@@ -75,7 +75,7 @@ class CallersRights:
         self._is_super = caller.principal in settings.super_users
         self._refused = refused
         self._remembered: dict[tuple[Right, str], bool] = {}
-        self._decided_by: tuple[AccessList | None, int] = (None, -1)
+        self._decided_by: tuple[AccessListView | None, int] = (None, -1)
 
     def may(self, right: Right, name: str = CLUSTER_NAME) -> bool:
         known = self.may_see(right, name)
@@ -112,7 +112,7 @@ class CallersRights:
             if self._decide(access_list, Right(resource_type, operation), name)
         )
 
-    def _current(self) -> AccessList:
+    def _current(self) -> AccessListView:
         access_list = self._access_list()
         decided_by = access_list, access_list.version
         if decided_by != self._decided_by:
@@ -120,7 +120,7 @@ class CallersRights:
             self._decided_by = decided_by
         return access_list
 
-    def _decide(self, access_list: AccessList, right: Right, name: str) -> bool:
+    def _decide(self, access_list: AccessListView, right: Right, name: str) -> bool:
         if self._is_super:
             return True
         caller = self._caller

@@ -4,7 +4,7 @@ Numbers are Kafka's. A filter is a rule with gaps.
 """
 
 import enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from semel.access.principal import Principal
 from semel.errors import InvalidRequest
@@ -28,6 +28,10 @@ class Permission(enum.IntEnum):
     ALLOW = 3
 
 
+StoredRule = tuple[int, str, int, str, str, int, int]
+"""A rule as it is stored and told: its fields in their order, the principal as text."""
+
+
 class Rule(NamedTuple):
     resource_type: ResourceType
     name: str
@@ -42,6 +46,32 @@ class Rule(NamedTuple):
         return (
             f"{self.permission.name} {self.principal} from {self.host} {self.operation.name} on "
             f"{self.resource_type.name} {prefixed}{self.name!r}"
+        )
+
+    def stored(self) -> StoredRule:
+        kind, name, pattern, principal, host, operation, permission = self
+        return (
+            int(kind),
+            name,
+            int(pattern),
+            str(principal),
+            host,
+            int(operation),
+            int(permission),
+        )
+
+    @classmethod
+    def of_stored(cls, stored: StoredRule) -> Self:
+        """Raises ValueError if there is no such rule."""
+        kind, name, pattern, principal, host, operation, permission = stored
+        return cls(
+            ResourceType(kind),
+            name,
+            PatternType(pattern),
+            Principal.parse(principal),
+            host,
+            Operation(operation),
+            Permission(permission),
         )
 
     def applies_to(self, resource_type: ResourceType, name: str) -> bool:
@@ -63,14 +93,8 @@ def rule_of(
 ) -> Rule:
     """Of what a client says. Raises InvalidRequest."""
     try:
-        rule = Rule(
-            ResourceType(resource_type),
-            name,
-            PatternType(pattern_type),
-            Principal.parse(principal),
-            host,
-            Operation(operation),
-            Permission(permission),
+        rule = Rule.of_stored(
+            (resource_type, name, pattern_type, principal, host, operation, permission)
         )
     except ValueError as error:
         raise InvalidRequest(f"no rule can be made of this: {error}") from error

@@ -2,11 +2,12 @@
 
 import asyncio
 import base64
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from semel.access.principal import FIRST_LISTENER
+from semel.access.rules import Rule
 from semel.broker import log
 from semel.broker.absent_catalogue import AbsentCatalogue
 from semel.broker.across import Across
@@ -292,7 +293,7 @@ class Broker:
                 await lane.hand_over(successor)
             if lane.number == CONTROLLER and lane.may_confirm:
                 # All of it is durable, and true until another says so.
-                self.lanes.tell_of(lane.view.catalogue, lane.view.users)
+                self.lanes.tell_of(lane.view.catalogue, lane.view.access)
         finally:
             self._leave(lane)
 
@@ -387,10 +388,10 @@ class Broker:
                 self.topics.hear_of_changes(followed.catalogue, changed)
         except JournalFull as error:
             # A lane without room must not serve what is gone.
-            self.lanes.tell_of(AbsentCatalogue(), followed.users)
+            self.lanes.tell_of(AbsentCatalogue(), followed.access)
             log.warning("what is new of topics waits for room", reason=str(error))
         else:
-            self.lanes.tell_of(followed.catalogue, followed.users)
+            self.lanes.tell_of(followed.catalogue, followed.access)
         self.nodes.look()
 
     def _recall_followed(self, followed: FollowedLane) -> None:
@@ -479,6 +480,12 @@ class Broker:
         """Other workers have to know."""
         if self.topics.telling is not None:
             self.topics.telling.user(name)
+
+    def rules_changed(self, rules: Iterable[Rule]) -> None:
+        """Other workers have to know."""
+        if self.topics.telling is not None:
+            for rule in rules:
+                self.topics.telling.rule(rule)
 
     def _recall_config(self) -> None:
         """What was set while an earlier process ran. It may not go with what this one was started

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from semel.access.access_view import AccessView
 from semel.access.users import UsersView
 from semel.broker.absent_catalogue import AbsentCatalogue
 from semel.errors import (
@@ -30,8 +31,8 @@ class LedLanes:
         """The same, in the order of their numbers."""
         self.catalogue: CatalogueView = AbsentCatalogue()
         """Of lane 0 if it is led here, or as much as is told of it."""
-        self.users: UsersView | None = None
-        """As lane 0 knows them, or as much as is told of it; None if nobody has told."""
+        self.access: AccessView | None = None
+        """As lane 0 says, or as much as is told of it; None if nobody has told."""
         self._are_topics_known = asyncio.Event()
 
     # Which are led
@@ -41,7 +42,7 @@ class LedLanes:
         self.led = tuple(self.by_number[number] for number in sorted(self.by_number))
         if lane.number == CONTROLLER:
             self._know(lane.view.catalogue)
-            self.users = lane.view.users
+            self.access = lane.view.access
 
     def remove(self, lane: Lane) -> bool:
         """False if it was not led any more."""
@@ -51,14 +52,14 @@ class LedLanes:
         self.led = tuple(each for each in self.led if each is not lane)
         if lane.number == CONTROLLER:
             self._know(AbsentCatalogue())
-            self.users = None
+            self.access = None
         return True
 
-    def tell_of(self, catalogue: CatalogueView, users: UsersView | None) -> None:
+    def tell_of(self, catalogue: CatalogueView, access: AccessView | None) -> None:
         """What is known of lane 0 while another leads it."""
         if not self.leads_catalogue:
             self._know(catalogue)
-            self.users = users
+            self.access = access
 
     def _know(self, catalogue: CatalogueView) -> None:
         self.catalogue = catalogue
@@ -70,6 +71,11 @@ class LedLanes:
     async def until_topics_known(self) -> None:
         """Return when somebody who leads has told of them."""
         await self._are_topics_known.wait()
+
+    @property
+    def users(self) -> UsersView | None:
+        """None if nobody has told of them."""
+        return None if self.access is None else self.access.users
 
     @property
     def leads_catalogue(self) -> bool:

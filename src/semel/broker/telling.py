@@ -1,4 +1,4 @@
-"""Lane 0 tells other workers of topics, settings and users, and knows what each of them has heard.
+"""Lane 0 tells other workers of topics, settings, users and rules, and knows what each has heard.
 
 Each worker asks for what is new, and says with the next question that it has worked in the last
 answer: its lanes host then what was placed in them, and have dropped what is gone. Nothing is told
@@ -12,13 +12,17 @@ import asyncio
 import contextlib
 import enum
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final, Protocol
 
+from semel.access.rules import Rule
 from semel.cluster.messages import (
     AnyAnswer,
+    AnyNews,
     BrokerTold,
     Follow,
     Refused,
+    RuleTold,
     Told,
     TopicGone,
     TopicTold,
@@ -28,7 +32,7 @@ from semel.lane.lane import Lane
 from semel.world import Randomness
 
 AT_ONCE: Final = 1000
-"""Topics, brokers and users in one answer."""
+"""Things in one answer."""
 NEWS_S_MAX: Final = 2.0
 """So long a worker waits for news before it is told that there are none."""
 LIVE_S: Final = 4.0
@@ -49,6 +53,8 @@ class Tells(Protocol):
 
     def user(self, name: str) -> int: ...
 
+    def rule(self, rule: Rule) -> int: ...
+
     @property
     def have_all_begun(self) -> bool: ...
 
@@ -60,24 +66,26 @@ class Tells(Protocol):
 
 
 class Subject(enum.Enum):
-    """What something is told of, by its name."""
+    """What something is told of: a rule, or what has this name."""
 
     TOPIC = enum.auto()
     BROKER = enum.auto()
     USER = enum.auto()
+    RULE = enum.auto()
+
+
+About = tuple[Subject, str | Rule]
 
 
 class _Listener:
     """A worker that follows."""
 
-    def __init__(
-        self, telling: bytes, untold: Iterable[tuple["Subject", str]], now_s: float
-    ) -> None:
+    def __init__(self, telling: bytes, untold: Iterable[About], now_s: float) -> None:
         self.telling = telling
         self.told = 0
         """Answers that were given."""
-        self.untold: dict[tuple[Subject, str], None] = dict.fromkeys(untold)
-        """What may be other than it knows, by name."""
+        self.untold: dict[About, None] = dict.fromkeys(untold)
+        """What may be other than it knows."""
         self.offered: int | None = None
         """The last change of which the last answer has told; None before all was told once."""
         self.heard: int | None = None
@@ -123,10 +131,13 @@ class Telling:
     def user(self, name: str) -> int:
         return self._changed(Subject.USER, name)
 
-    def _changed(self, subject: "Subject", name: str) -> int:
+    def rule(self, rule: Rule) -> int:
+        return self._changed(Subject.RULE, rule)
+
+    def _changed(self, subject: Subject, what: str | Rule) -> int:
         self.last_change += 1
         for listener in self._listeners.values():
-            listener.untold[subject, name] = None
+            listener.untold[subject, what] = None
             listener.has_news.set()
         return self.last_change
 
@@ -209,9 +220,10 @@ class Telling:
             or listener.is_asking
         ):
             view = controller.view
-            untold = [(Subject.TOPIC, topic.name) for topic in view.catalogue]
+            untold: list[About] = [(Subject.TOPIC, topic.name) for topic in view.catalogue]
             untold += [(Subject.BROKER, name) for name in view.broker_config_names]
-            untold += [(Subject.USER, name) for name in view.users]
+            untold += [(Subject.USER, name) for name in view.access.users]
+            untold += [(Subject.RULE, rule) for rule in view.access.access_list]
             telling = self._randomness.token_bytes(TELLING_SIZE)
             listener = _Listener(telling, untold, self._now_s())
             self._listeners[follow.node_id] = listener
@@ -224,15 +236,19 @@ class Telling:
     def _news(self, listener: _Listener, controller: Lane) -> Told:
         listener.has_news.clear()
         view = controller.view
-        news: list[TopicTold | TopicGone | BrokerTold | UserTold] = []
-        for key in list(listener.untold)[:AT_ONCE]:
+        users, access_list = view.access
+        news: list[AnyNews] = []
+        for key in [*islice(listener.untold, AT_ONCE)]:
             del listener.untold[key]
             subject, name = key
+            if isinstance(name, Rule):
+                news.append(RuleTold(name.stored(), name in access_list))
+                continue
             if subject is Subject.BROKER:
                 news.append(BrokerTold(name, dict(view.broker_config(name))))
                 continue
             if subject is Subject.USER:
-                news.append(UserTold(name, [(*each,) for each in view.users.of(name).values()]))
+                news.append(UserTold(name, [(*each,) for each in users.of(name).values()]))
                 continue
             topic = view.catalogue.get(name)
             news.append(
@@ -258,5 +274,5 @@ class Telling:
             is_all,
             self._leaders(),
             view.cluster_id,
-            view.users.salt_key,
+            users.salt_key,
         )

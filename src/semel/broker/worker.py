@@ -10,6 +10,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
+from semel.access.access_list import AccessList
+from semel.access.access_view import AccessView
+from semel.access.rules import Rule
 from semel.access.users import Users
 from semel.broker import log
 from semel.broker.broker import Broker
@@ -27,6 +30,7 @@ from semel.cluster.messages import (
     Follow,
     LaneCall,
     Refused,
+    RuleTold,
     Told,
     TopicGone,
     TopicTold,
@@ -65,6 +69,7 @@ class Worker:
         self._settings: dict[str, dict[str, str]] = {}
         self._catalogue = ToldCatalogue()
         self._users = Users()
+        self._access_list = AccessList()
         self._is_beginning = True
         """What is heard is not all yet."""
         self._telling = b""
@@ -178,6 +183,7 @@ class Worker:
             self._telling = told.telling
             self._catalogue = ToldCatalogue()
             self._users = Users()
+            self._access_list = AccessList()
             self._is_beginning = True
         catalogue = self._catalogue
         has_settings = False
@@ -200,6 +206,9 @@ class Worker:
                         topics.drop(each.name)
                 case UserTold():
                     self._users.tell(each.name, credentials_of(each.credentials))
+                case RuleTold():
+                    tell = self._access_list.add if each.is_there else self._access_list.remove
+                    tell([Rule.of_stored(each.rule)])
                 case BrokerTold():
                     self._settings[each.name] = each.config
                     has_settings = True
@@ -211,7 +220,7 @@ class Worker:
         self._hear_of_lanes({number: Term(epoch) for number, epoch, _ in told.lanes})
         if told.is_all and self._is_beginning:
             topics.align_all(catalogue)
-            broker.lanes.tell_of(catalogue, self._users)
+            broker.lanes.tell_of(catalogue, AccessView(self._users, self._access_list))
             self._is_beginning = False
             self.may_serve.set()
         self._heard = told.number

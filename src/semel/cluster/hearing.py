@@ -43,13 +43,13 @@ class Hearing:
 
     # What has changed
 
-    def topic(self, name: str) -> int:
+    def topic(self, name: object) -> int:
         """Gives the number of this change."""
         self.last_change += 1
         self._lane.when_all_durable(partial(self._on_durable, self.last_change))
         return self.last_change
 
-    broker = user = topic
+    broker = user = rule = topic
 
     def _on_durable(self, change: int) -> None:
         self._behind[change] = self._journal.slot

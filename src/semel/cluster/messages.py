@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from semel.access.rules import StoredRule
 from semel.access.scram import Credential, Mechanism
 
 
@@ -207,6 +208,16 @@ class UserTold(msgspec.Struct, frozen=True, array_like=True, tag=True):
         return f"UserTold({self.name!r})"
 
 
+class RuleTold(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A rule of the access list that is there, or is not."""
+
+    rule: StoredRule
+    is_there: bool
+
+
+AnyNews = TopicTold | TopicGone | BrokerTold | UserTold | RuleTold
+
+
 def credentials_of(
     told: Sequence[tuple[int, int, bytes, bytes, bytes]],
 ) -> dict[Mechanism, Credential]:
@@ -223,7 +234,7 @@ class Told(Message, frozen=True):
     telling: bytes
     number: int
     """The first of a series begins with everything there is."""
-    news: Sequence[TopicTold | TopicGone | BrokerTold | UserTold]
+    news: Sequence[AnyNews]
     is_all: bool
     """Nothing is left to be told of the time at which it was said."""
     lanes: Sequence[tuple[int, int, int]]

@@ -6,6 +6,7 @@ changes, when it is new and when it is replayed.
 
 import msgspec
 
+from semel.access.rules import StoredRule
 from semel.transactions.key import TransactionKey
 
 
@@ -282,7 +283,19 @@ class SaltKeyDrawn(Fact, frozen=True):
         return "SaltKeyDrawn()"
 
 
-AboutAccess = CredentialSet | CredentialDropped | SaltKeyDrawn
+class RulesAdded(Fact, frozen=True):
+    """To the access list. Those that are there are no others."""
+
+    rules: tuple[StoredRule, ...]
+
+
+class RulesRemoved(Fact, frozen=True):
+    """Those that are there."""
+
+    rules: tuple[StoredRule, ...]
+
+
+AboutAccess = CredentialSet | CredentialDropped | SaltKeyDrawn | RulesAdded | RulesRemoved
 """What versions before cannot read."""
 
 SECRETS: dict[type[Fact], frozenset[str]] = {
@@ -326,6 +339,8 @@ AnyFact = (
     | CredentialSet
     | CredentialDropped
     | SaltKeyDrawn
+    | RulesAdded
+    | RulesRemoved
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final, Protocol
 
-from semel.access.users import UsersView
+from semel.access.access_view import AccessView
 from semel.errors import CorruptJournal, NewerFormat
 from semel.lane.commands import LaneSettings
 from semel.lane.lanes import LanesView
@@ -102,8 +102,8 @@ class FollowedLane:
         return self.state.broker_configs.get(name, {})
 
     @property
-    def users(self) -> UsersView:
-        return self.state.users
+    def access(self) -> AccessView:
+        return self.state.access
 
     @property
     def led_by(self) -> LedBy | None:

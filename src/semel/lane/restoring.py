@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from semel.access.rules import Rule
 from semel.access.scram import Credential, Mechanism
 from semel.errors import CorruptJournal, NewerFormat
 from semel.groups.lasting import GroupsSnapshot
@@ -26,6 +27,7 @@ from semel.lane.snapshot import (
     Piece,
     ProducerSnapshot,
     ProducersPiece,
+    RulesPiece,
     Stored,
     TopicSnapshot,
     TopicsPiece,
@@ -55,7 +57,7 @@ def restore(stored: bytes, state: LaneState) -> None:
     try:
         is_one = stored[0] >= _ONE_PIECE_MIN
         _restore(_pieces_of_one(stored) if is_one else _pieces(stored), state)
-    except (msgspec.MsgspecError, struct.error, KeyError) as error:
+    except (msgspec.MsgspecError, struct.error, KeyError, ValueError) as error:
         raise CorruptJournal(f"the checkpoint cannot be read: {error}") from error
 
 
@@ -82,8 +84,8 @@ def _restore(found: Iterator[Piece], state: LaneState) -> None:
     for piece in pieces:
         if isinstance(piece, BrokerConfigsPiece):
             state.broker_configs = piece.configs
-        elif isinstance(piece, UsersPiece):
-            _restore_users(piece, state)
+        elif isinstance(piece, UsersPiece | RulesPiece):
+            _restore_access(piece, state)
         elif isinstance(piece, JoinedPiece):
             state.joined.restore(piece.joined, piece.ended, piece.decided)
         if isinstance(piece, PartitionsPiece):
@@ -162,7 +164,10 @@ def _restore_lane(lane: LanePiece, state: LaneState) -> None:
     state.lanes.restore(lane.lane_count, lane.placed, lane.taken)
 
 
-def _restore_users(piece: UsersPiece, state: LaneState) -> None:
+def _restore_access(piece: UsersPiece | RulesPiece, state: LaneState) -> None:
+    if isinstance(piece, RulesPiece):
+        state.access_list.add(map(Rule.of_stored, piece.rules))
+        return
     state.users.draw(piece.salt_key)
     for each in piece.credentials:
         keys = each.salt, each.stored_key, each.server_key

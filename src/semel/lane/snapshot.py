@@ -15,6 +15,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from semel.access.rules import StoredRule
 from semel.groups.lasting import GroupsSnapshot, LastingGroup, OffsetInSnapshot, captured_group
 from semel.groups.records import GenerationRecorded
 from semel.lane import facts
@@ -170,6 +171,12 @@ class UsersPiece(Stored, frozen=True, tag="users"):
         return f"UsersPiece({len(self.credentials)} credentials)"
 
 
+class RulesPiece(Stored, frozen=True, tag="rules"):
+    """Only there if the access list has any."""
+
+    rules: Sequence[StoredRule]
+
+
 Piece = (
     LanePiece
     | CompactedPiece
@@ -181,6 +188,7 @@ Piece = (
     | JoinedPiece
     | BrokerConfigsPiece
     | UsersPiece
+    | RulesPiece
 )
 
 
@@ -330,6 +338,7 @@ class Capture:
         self._broker_configs = state.broker_configs.copy()
         self._users = state.users.by_name.copy()
         self._salt_key = state.users.salt_key
+        self._rules = [*state.access_list]
 
     def _topic(self, name: str) -> CapturedTopic:
         state = self._state
@@ -384,6 +393,7 @@ class Capture:
             if self._broker_configs:
                 yield _framed(BrokerConfigsPiece(self._broker_configs))
             yield from self._user_pieces()
+            yield from self._rule_pieces()
         finally:
             self._state.capture = None
             self._state.groups.before_change(None)
@@ -391,7 +401,7 @@ class Capture:
 
     def _format(self) -> int:
         """The first that has all there is to say."""
-        if self._salt_key:
+        if self._salt_key or self._rules:
             return FORMAT
         is_of_lanes = self._joined or self._ended or self._decided
         return FORMAT_OF_LANES if is_of_lanes else FORMAT_OF_ONE_LANE
@@ -519,6 +529,11 @@ class Capture:
         yield _framed(UsersPiece(self._salt_key))
         while some := list(islice(rows, ITEMS_PER_PIECE)):
             yield _framed(UsersPiece(self._salt_key, some))
+
+    def _rule_pieces(self) -> Iterator[bytes]:
+        rules = iter(self._rules)
+        while some := list(islice(rules, ITEMS_PER_PIECE)):
+            yield _framed(RulesPiece([rule.stored() for rule in some]))
 
 
 def _framed(piece: Piece) -> bytes:

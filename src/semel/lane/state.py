@@ -7,6 +7,9 @@ waits. (`Groups` and `Partition` hold volatile things besides; there they say so
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never, cast
 
+from semel.access.access_list import AccessList
+from semel.access.access_view import AccessView
+from semel.access.rules import Rule
 from semel.access.scram import Credential, Mechanism
 from semel.access.users import Users
 from semel.arrivals import Arrivals
@@ -118,7 +121,8 @@ class LaneState:
         """What was set while brokers ran, by the names that facts have. Empty but in lane 0; a
         value is replaced, never changed."""
         self.users = Users()
-        """Empty but in lane 0."""
+        self.access_list = AccessList()
+        """Both are empty but in lane 0."""
         self.partitions = self.hosting.made
         """Those of which there may be anything to say, by the number that stands before their
         batches in a frame."""
@@ -151,6 +155,10 @@ class LaneState:
         the term only where acknowledged bytes may be missing (rule 16)."""
         led = self.led
         return self.term if led is None else Term(max(led.epoch, self.term))
+
+    @property
+    def access(self) -> AccessView:
+        return AccessView(self.users, self.access_list)
 
     @property
     def owed_size(self) -> int:
@@ -325,6 +333,10 @@ class LaneState:
                 self.users.drop(fact.user, Mechanism(fact.mechanism))
             case facts.SaltKeyDrawn():
                 self.users.draw(fact.key)
+            case facts.RulesAdded():
+                self.access_list.add(map(Rule.of_stored, fact.rules))
+            case facts.RulesRemoved():
+                self.access_list.remove(map(Rule.of_stored, fact.rules))
             case facts.RecordsDeleted():
                 partition = self._numbered(fact.partition_number)
                 self._before_partition(partition)

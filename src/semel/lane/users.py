@@ -14,11 +14,11 @@ from semel.world import Moment
 SALT_KEY_SIZE: Final = 32
 
 
-def check_level(state: LaneState) -> None:
-    """That whatever version reads this journal knows of users. Raises InvalidRequest."""
+def check_level(state: LaneState, what: str = "users") -> None:
+    """That whatever version reads this journal knows of these. Raises InvalidRequest."""
     if state.led is not None and state.level < ACCESS_LEVEL:
         raise InvalidRequest(
-            f"the cluster writes at level {state.level}, which knows of no users: see to it that "
+            f"the cluster writes at level {state.level}, which knows of no {what}: see to it that "
             f"all nodes have a version that knows level {ACCESS_LEVEL}, and say so by "
             "`semel cluster upgrade`"
         )

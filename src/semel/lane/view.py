@@ -7,7 +7,7 @@ as all do, until the lane is durable up to what it was read from.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from semel.access.users import UsersView
+from semel.access.access_view import AccessView
 from semel.errors import GroupIdNotFound, OffsetNotAvailable, UnknownTopicOrPartition
 from semel.groups.commands import FetchedOffset, FetchOffsets, GroupDescription, GroupListing
 from semel.lane.calls import Outcome
@@ -150,9 +150,9 @@ class LaneView:
         return list(self._state.broker_configs)
 
     @property
-    def users(self) -> UsersView:
-        """As lane 0 knows them."""
-        return self._state.users
+    def access(self) -> AccessView:
+        """As lane 0 says."""
+        return self._state.access
 
     def now_ms(self) -> int:
         """The lane's own time."""
