@@ -33,6 +33,11 @@ class ProtocolError(SemelError):
     """The peer broke the wire protocol."""
 
 
+class AccessUnknown(ProtocolError):
+    """Whether this may be done cannot be told here at present. Its client asks again, perhaps
+    elsewhere, and has learned nothing."""
+
+
 class CorruptJournal(SemelError):
     """Stored bytes failed a check: damage, not an unfinished write."""
 

@@ -151,10 +151,12 @@ def on_a(
     return decorated
 
 
-async def call(broker: Broker, module: str, version: int, request: Any) -> Any:
+async def call(
+    broker: Broker, module: str, version: int, request: Any, peer: Peer | None = None
+) -> Any:
     """The response, once the journal allows it to leave."""
     known = route(BY_MODULE[module].key)
-    handled = known.handler(broker, request, Call(known.api, version, 1, None, Peer()))
+    handled = known.handler(broker, request, Call(known.api, version, 1, None, peer or Peer()))
     answer = handled if isinstance(handled, Answer) else await handled
     for mark in broker.lanes.marks() if answer.marks is None else answer.marks:
         await reached(mark, durable=answer.durable)

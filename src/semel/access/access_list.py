@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from semel.access.principal import Principal
 from semel.access.rules import ANY, EVERYBODY, PatternType, Permission, Rule, RuleFilter
-from semel.wire.rights import Operation, ResourceType
+from semel.wire.rights import Operation, ResourceType, Right
 
 _ALL: Final = sum(1 << operation for operation in Operation)
 
@@ -133,6 +133,9 @@ class AccessListView(Protocol):
     ) -> bool:
         """Whether there is a name of a resource with which this may be done."""
 
+    def denying(self, principal: Principal, host: str, right: Right, name: str) -> Rule | None:
+        """A rule that denies this, if that is why it may not be done."""
+
 
 class AccessList:
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
@@ -212,6 +215,18 @@ class AccessList:
             key not in denying and not any((True, key[1][:end]) in denying for end in _ends(key[1]))
             for key in allowing
         )
+
+    def denying(self, principal: Principal, host: str, right: Right, name: str) -> Rule | None:
+        bit = 1 << right.operation
+        denying = (
+            rule
+            for patterns in self._patterns_about(principal, host, right.resource_type)
+            for place in patterns.found(name)
+            if place.denied & bit
+            for rule in place.rules
+            if _bits(rule)[1] & bit
+        )
+        return min(denying, default=None)
 
     def _patterns_about(
         self, principal: Principal, host: str, resource_type: ResourceType

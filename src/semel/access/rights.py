@@ -8,11 +8,18 @@ from typing import Final, NamedTuple, Protocol
 
 from semel.access.access_list import AccessListView
 from semel.access.principal import Caller, Principal
+from semel.errors import AccessUnknown
 from semel.wire.rights import CLUSTER_NAME, OPERATIONS_ON, ResourceType, Right
 
 REMEMBERED_MAX: Final = 4_096
 """Decisions of one connection. With more it begins anew, so that names that are made up cost no
 memory."""
+
+
+def super_users(text: str) -> frozenset[Principal]:
+    """As Kafka has them in a setting: `User:ann;User:CN=bob,OU=ops`. Raises ValueError."""
+    parts = (part.strip() for part in text.split(";"))
+    return frozenset(Principal.parse(part) for part in parts if part)
 
 
 class AccessSettings(NamedTuple):
@@ -22,6 +29,10 @@ class AccessSettings(NamedTuple):
 
 
 class Rights(Protocol):
+    @property
+    def is_known(self) -> bool:
+        """False where nobody can tell at present; the other questions then raise AccessUnknown."""
+
     def may(self, right: Right, name: str = CLUSTER_NAME) -> bool: ...
 
     def may_see(self, right: Right, name: str = CLUSTER_NAME) -> bool:
@@ -36,6 +47,8 @@ class Rights(Protocol):
 
 class Unrestricted:
     """Where there is no access control."""
+
+    is_known = True
 
     def may(self, right: Right, name: str = CLUSTER_NAME) -> bool:
         return True
@@ -68,7 +81,7 @@ class CallersRights:
         settings: AccessSettings,
         refused: Refused,
     ) -> None:
-        """`access_list` gives the one that counts now, or raises where nobody knows it."""
+        """`access_list` gives the one that counts now, or raises AccessUnknown."""
         self._caller = caller
         self._access_list = access_list
         self._allows_if_no_rule = settings.allows_if_no_rule
@@ -76,6 +89,14 @@ class CallersRights:
         self._refused = refused
         self._remembered: dict[tuple[Right, str], bool] = {}
         self._decided_by: tuple[AccessListView | None, int] = (None, -1)
+
+    @property
+    def is_known(self) -> bool:
+        try:
+            self._access_list()
+        except AccessUnknown:
+            return False
+        return True
 
     def may(self, right: Right, name: str = CLUSTER_NAME) -> bool:
         known = self.may_see(right, name)

@@ -1,10 +1,10 @@
 """Changing the settings of a topic or a broker, as both requests for it do."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.answer import NO_MARKS, Answer, Call, Handled
-from semel.broker.config_resources import ResourceType
+from semel.broker.config_resources import ResourceType, name_in
 from semel.broker.forwarding import forwarded, leader_to_ask
 from semel.broker.layered_config import ALL_BROKERS
 from semel.broker.topic_config import check
@@ -17,6 +17,7 @@ from semel.errors import (
     StorageError,
 )
 from semel.lane.leader import LedBy
+from semel.wire.rights import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -25,29 +26,45 @@ Change = Callable[[dict[str, str]], dict[str, str]]
 """What the settings are to be, made of what they are."""
 
 
+NEEDED: Final = {
+    ResourceType.TOPIC.value: ALTER_TOPIC_CONFIGS,
+    ResourceType.GROUP.value: ALTER_GROUP_CONFIGS,
+    ResourceType.BROKER.value: ALTER_CLUSTER_CONFIGS,
+    ResourceType.CLIENT_METRICS.value: ALTER_CLUSTER_CONFIGS,
+}
+"""To change the settings of a resource."""
+
+
 def altered(broker: "Broker", request: Any, call: Call, alter_all: Callable[[], Answer]) -> Handled:
     """By whoever leads the topics: clients ask any broker, or the one whose settings they are."""
     leader = None if broker.lanes.leads_catalogue else leader_to_ask(broker, call)
     if leader is None:
         return broker.topics.once_heard(alter_all())
-    return _altered_elsewhere(leader, request, call, alter_all)
+    return _altered_elsewhere(broker, leader, request, call, alter_all)
 
 
 async def _altered_elsewhere(
-    leader: LedBy, request: Any, call: Call, alter_all: Callable[[], Answer]
+    broker: "Broker",
+    leader: LedBy,
+    request: Any,
+    call: Call,
+    alter_all: Callable[[], Answer],
 ) -> Answer:
     try:
-        return Answer(await forwarded(leader, call.api, call.version, request), NO_MARKS)
+        return Answer(await forwarded(broker, leader, call, request), NO_MARKS)
     except CoordinatorLoadInProgress:
         # Who is asked here cannot say more than that.
         return alter_all()
 
 
 def alter(
-    broker: "Broker", resource_type: int, name: str, change: Change, only_check: bool
+    broker: "Broker", call: Call, resource_type: int, name: str, change: Change, only_check: bool
 ) -> tuple[int, str | None]:
     """The error code and its message, 0 and None if it is done."""
     try:
+        if resource_type in NEEDED:
+            right = NEEDED[resource_type]
+            call.require(right, name_in(right, name))
         if resource_type == ResourceType.TOPIC.value:
             _alter_topic(broker, name, change, only_check)
         elif resource_type == ResourceType.BROKER.value:
@@ -58,6 +75,9 @@ def alter(
         return error.code, str(error) or None
     except JournalFull as error:
         return StorageError.code, str(error)
+    if not only_check:
+        kind = ResourceType(resource_type).name.lower()
+        broker.audit.changed(call.caller, f"settings of {kind} changed", name=name)
     return NONE, None
 
 

@@ -4,11 +4,18 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from semel.access.principal import Caller
-from semel.access.rights import Rights
+from semel.access.rights import UNRESTRICTED, Rights
+from semel.errors import (
+    ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
+    RequestError,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+)
 from semel.lane.lane import Lane, Mark
 from semel.types import Position
 from semel.wire.apis import Api
-from semel.wire.rights import CLUSTER_NAME, Right
+from semel.wire.rights import CLUSTER_NAME, ResourceType, Right
 
 if TYPE_CHECKING:
     from semel.cluster.session import Session
@@ -34,6 +41,16 @@ class Answer:
         self.durable = durable
         """…durably; or, if False, have handed them to the kernel."""
 
+
+NOT_ASKED_FOR: Final = -(2**31)
+"""In place of what a client may do, in the answer to who did not ask for that."""
+
+_REFUSALS: Final[dict[ResourceType, type[RequestError]]] = {
+    ResourceType.TOPIC: TopicAuthorizationFailed,
+    ResourceType.GROUP: GroupAuthorizationFailed,
+    ResourceType.CLUSTER: ClusterAuthorizationFailed,
+    ResourceType.TRANSACTIONAL_ID: TransactionalIdAuthorizationFailed,
+}
 
 Handled = Answer | Coroutine[Any, Any, Answer]
 """A handler has decided when it returns. If the answer must wait for others (a fetch for records,
@@ -97,6 +114,30 @@ class Call:
         """As `may`, of what nobody has asked for by its name: it is left out, and not refused."""
         assert right in self.api.rights, f"{self.api.name} asks for {right}, and does not say so"
         return self.peer.rights.may_see(right, name)
+
+    @property
+    def is_unrestricted(self) -> bool:
+        """There is no access control: nothing need be asked for."""
+        return self.peer.rights is UNRESTRICTED
+
+    def require(self, right: Right, name: str = CLUSTER_NAME) -> None:
+        """Raises the refusal. Law: whoever asks for this does so before it looks whether there is
+        such a thing, and nothing in the refusal comes from that."""
+        if not self.may(right, name):
+            raise self.refusal(right, name)
+
+    def refusal(self, right: Right, name: str = CLUSTER_NAME) -> RequestError:
+        what = "" if right.resource_type is ResourceType.CLUSTER else f" {name!r}"
+        return _REFUSALS[right.resource_type](f"{self.caller.principal} may not: {right}{what}")
+
+    def may_somewhere(self, right: Right) -> bool:
+        """With a resource of some name."""
+        assert right in self.api.rights, f"{self.api.name} asks for {right}, and does not say so"
+        return self.peer.rights.may_somewhere(right)
+
+    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """What the caller may do with a resource (KIP-430): a bit for each."""
+        return self.peer.rights.operations(resource_type, name)
 
     @property
     def client_id(self) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import math
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -10,6 +11,7 @@ from semel.access.principal import FIRST_LISTENER
 from semel.access.rules import Rule
 from semel.broker import log
 from semel.broker.absent_catalogue import AbsentCatalogue
+from semel.broker.access_control import AccessControl
 from semel.broker.across import Across
 from semel.broker.audit import Audit
 from semel.broker.census import Census
@@ -18,6 +20,7 @@ from semel.broker.connection import Connection
 from semel.broker.connection_on_store import ConnectionOnStore
 from semel.broker.coordinators import Coordinators
 from semel.broker.elsewhere import Elsewhere
+from semel.broker.forwarding import answer_forwarded
 from semel.broker.housekeeping import Housekeeping
 from semel.broker.lane_settings import lane_settings
 from semel.broker.layered_config import ALL_BROKERS, LayeredConfig
@@ -33,7 +36,7 @@ from semel.broker.transactional import LateRequests
 from semel.cluster.channel import Connect
 from semel.cluster.hearing import Hearing
 from semel.cluster.keys import KnownKey
-from semel.cluster.messages import AnyAnswer, LaneCall
+from semel.cluster.messages import AnyAnswer, Forwarded, LaneCall
 from semel.errors import ConfigError, JournalFull, StorageAway
 from semel.journal.file.device import Device
 from semel.journal.file.disk import FileDevice
@@ -136,6 +139,7 @@ class Broker:
         self._lane_settings = self._settings_of_lanes(config)
         numbers, lane_count = _lane_numbers(len(devices), shared, workers)
         self.lanes = LedLanes(lane_count)
+        self.access = AccessControl(self.lanes, config, self.audit, self._silent_s)
         self.topics = TopicsOverLanes(self.lanes)
         self.coordinators = Coordinators(self.lanes, self.topics, self._lane_settings)
         self.elsewhere = Elsewhere(config.node_id)
@@ -171,6 +175,8 @@ class Broker:
         self._cluster_id = b"" if shared is None else shared.cluster_id
         self.late_requests = LateRequests()
         self.across = Across(self)
+        self._heard_all_s = -math.inf
+        """When it was last certain to lead lane 0, or had heard all that was said there."""
         self._unreadable: dict[TopicPartition, bool] = {}
         """Whether it is damaged; the store with its old data may only be away."""
         self._failed: asyncio.Future[None] | None = None
@@ -393,6 +399,7 @@ class Broker:
         else:
             self.lanes.tell_of(followed.catalogue, followed.access)
         self.nodes.look()
+        self.access.look()
 
     def _recall_followed(self, followed: FollowedLane) -> None:
         names = (ALL_BROKERS, str(self._static_config.node_id))
@@ -414,6 +421,21 @@ class Broker:
         for lane in self.lanes.led:
             lane.spread_over(lane_count)
 
+    def heard_all(self, since_s: float) -> None:
+        """What is known of lane 0 was all there was then."""
+        self._heard_all_s = max(self._heard_all_s, since_s)
+        self.access.look()
+
+    def _silent_s(self) -> float:
+        """So long ago what is known of lane 0 was all there was."""
+        if self.lanes.leads_catalogue and not self.is_shared:
+            return 0.0
+        heard_s = self._heard_all_s
+        caught_up_s = self.elsewhere.caught_up_s
+        if caught_up_s is not None and not self.lanes.leads_catalogue:
+            heard_s = max(heard_s, caught_up_s)
+        return self.loop_time_s - heard_s
+
     def reach_others(self, key: KnownKey, connect: Connect) -> None:
         """For lanes that have something to say to each other."""
         assert self._shared is not None
@@ -434,6 +456,10 @@ class Broker:
     async def answer_lane(self, asked: LaneCall) -> AnyAnswer:
         """What a lane elsewhere asks one that is led here."""
         return await self.peers.answer(asked)
+
+    async def answer_forwarded(self, asked: Forwarded) -> AnyAnswer:
+        """What another node asks on behalf of a client."""
+        return await answer_forwarded(self, asked)
 
     def hear_of_cluster(self, cluster_id: bytes) -> None:
         """From whoever leads lane 0 of the same folder."""

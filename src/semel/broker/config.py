@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+from semel.access.principal import Principal
+from semel.access.rights import super_users
 from semel.errors import ConfigError
 from semel.spelling import SHOWN_MAX, unknown_name
 from semel.store.prices import S3_PRICES, PriceList
@@ -32,10 +34,15 @@ _OPTIONS = {
 OPTIONS_TABLE: Final = "serve"
 """The table of a file that holds options of `semel serve`, without their dashes."""
 
-_TEXTS = frozenset({"advertised_listeners", "store_prices"})
+_TEXTS = frozenset({"advertised_listeners", "store_prices", "authorizer_class_name", "super_users"})
 """Settings that are no list."""
 
 PROTOCOL = "PLAINTEXT://"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""Kafka's name for the way in which rules are read here."""
+DETECTION_MS_MAX_OF_ACCESS = 9_000
+"""A leader finds out whether it still leads three times as often, and what it says of access counts
+for five seconds."""
 PORT_MAX = 65535
 DELETE = "delete"
 """The cleanup policy that keeps records for a time, or so many bytes of them."""
@@ -283,14 +290,51 @@ class BrokerConfig:
         least=100,
     )
     group_max_size: int = _setting(INT32_MAX, "Members of a group.", least=1, most=INT32_MAX)
+    authorizer_class_name: str = _setting(
+        "",
+        f"Switches access control on: {AUTHORIZER}. Without it everybody may do everything.",
+        is_fixed=True,
+    )
+    super_users: str = _setting(
+        "",
+        "Who may do everything whatever the access list says, as in User:ann;User:bob.",
+        is_fixed=True,
+    )
+    allow_everyone_if_no_acl_found: bool = _setting(
+        default=False,
+        about="What no rule of the access list applies to may be done by everybody.",
+        is_fixed=True,
+    )
 
     def __post_init__(self) -> None:
+        self._check_access()
         frame_bytes_max = self.message_max_bytes + 64 * 2**10
         if frame_bytes_max * 4 > self.journal_segment_bytes:
             raise ConfigError(
                 f"journal.segment.bytes={self.journal_segment_bytes} must be at least four times "
                 f"message.max.bytes={self.message_max_bytes} plus 256 KiB"
             )
+
+    def _check_access(self) -> None:
+        if not self.has_access_control:
+            if self.super_users or self.allow_everyone_if_no_acl_found:
+                raise ConfigError(
+                    "super.users and allow.everyone.if.no.acl.found say nothing without access "
+                    f"control, which authorizer.class.name={AUTHORIZER} switches on"
+                )
+        elif self.cluster_detection_ms > DETECTION_MS_MAX_OF_ACCESS:
+            raise ConfigError(
+                f"cluster.detection.ms={self.cluster_detection_ms}: with access control "
+                f"{DETECTION_MS_MAX_OF_ACCESS} at most, as nodes have to hear of changes in time"
+            )
+
+    @property
+    def has_access_control(self) -> bool:
+        return bool(self.authorizer_class_name)
+
+    @property
+    def principals_of_super_users(self) -> frozenset[Principal]:
+        return super_users(self.super_users)
 
     @classmethod
     def from_sources(cls, file: Path | None, settings: Iterable[str]) -> Self:
@@ -429,9 +473,23 @@ def _parse(field: "dataclasses.Field[Any]", value: object) -> object:
     if field.name == "store_prices":
         PriceList.parse(str(value))
         return str(value)
+    if field.name in ("authorizer_class_name", "super_users"):
+        return _parse_access(name, str(value))
     if isinstance(field.default, str):
         return _parse_policy(name, value)
     return parse_int(name, value, field.metadata["least"], field.metadata["most"])
+
+
+def _parse_access(name: str, text: str) -> str:
+    if name == "authorizer.class.name":
+        if text not in ("", AUTHORIZER):
+            raise ConfigError(f"{name}={text[:SHOWN_MAX]}: must be {AUTHORIZER}")
+        return text
+    try:
+        super_users(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    return text
 
 
 def _parse_policy(name: str, value: object) -> str:

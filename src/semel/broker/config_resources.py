@@ -3,6 +3,9 @@
 from enum import Enum
 from typing import NamedTuple
 
+from semel.wire.rights import CLUSTER_NAME, Right
+from semel.wire.rights import ResourceType as Resources
+
 
 class ResourceType(Enum):
     TOPIC = 2
@@ -10,6 +13,11 @@ class ResourceType(Enum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+def name_in(right: Right, name: str) -> str:
+    """Of the resource that a right is about which settings need: all brokers are one cluster."""
+    return CLUSTER_NAME if right.resource_type is Resources.CLUSTER else name
 
 
 class ConfigSource(Enum):

@@ -1,15 +1,20 @@
 """Asks the leader on behalf of a client that any node may be asked by: who stands by cannot answer,
-and some clients would ask nobody else.
+and some clients would ask nobody else. The leader hears who asks, and decides what that client may.
 """
 
-import asyncio
-import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.answer import Call
-from semel.errors import CoordinatorLoadInProgress
+from semel.access.principal import Caller, Principal
+from semel.access.rights import Rights
+from semel.broker.answer import Answer, Call
+from semel.broker.dispatch import route
+from semel.cluster.channel import NodeAway
+from semel.cluster.messages import AnyAnswer, Forwarded, ForwardedReply, Refused
+from semel.cluster.session import Session
+from semel.errors import CoordinatorLoadInProgress, NotLeaderOrFollower, ProtocolError
+from semel.lane.lane import Lane, Mark
 from semel.lane.leader import LedBy
-from semel.wire.apis import Api
+from semel.types import Position
 from semel.wire.primitives import DECODING_ERRORS
 
 if TYPE_CHECKING:
@@ -19,9 +24,9 @@ FORWARDED: Final = "semel-forwarded"
 """The client id of such a request. It is not forwarded once more: two who take each other for the
 leader would never end."""
 PATIENCE_S: Final = 5.0
-REPLY_SIZE_MAX: Final = 1 << 26
-_HEADER: Final = struct.Struct(">ihhih")
-_SIZE: Final = struct.Struct(">i")
+REPLY_SIZE_MAX: Final = 15 << 20
+KEYS: Final = frozenset({3, 22, 30, 31, 33, 44, 55, 75})
+"""Of the APIs that are asked so."""
 
 
 def leader_to_ask(broker: "Broker", call: Call) -> LedBy | None:
@@ -29,31 +34,90 @@ def leader_to_ask(broker: "Broker", call: Call) -> LedBy | None:
     return None if call.client_id == FORWARDED else broker.elsewhere.led_by
 
 
-async def forwarded(leader: LedBy, api: Api, version: int, request: Any) -> Any:
-    """The leader's response. Raises CoordinatorLoadInProgress if there is none."""
+async def forwarded(
+    broker: "Broker", leader: LedBy, call: Call, request: Any, version: int | None = None
+) -> Any:
+    """The leader's response, in the version of the call, or this one. Raises
+    CoordinatorLoadInProgress if there is none."""
+    api = call.api
+    version = call.version if version is None else version
+    body = b"".join(bytes(part) for part in api.encode_request(request, version))
+    principal, listener, host = call.caller
+    address = leader.host, leader.port
+    said = Forwarded(api.key, version, body, str(principal), listener, host, address)
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            return await _ask(leader, api, version, request)
-    except (OSError, EOFError, ValueError, *DECODING_ERRORS) as error:
+        response = await _asked(broker, said)
+        decoded, _ = api.decode_response(response, 0, version)
+    except (NodeAway, ValueError, *DECODING_ERRORS) as error:
         raise CoordinatorLoadInProgress(
             f"node {leader.node_id}, which leads, does not answer: {error}"
         ) from error
+    return decoded
 
 
-async def _ask(leader: LedBy, api: Api, version: int, request: Any) -> Any:
-    name = FORWARDED.encode()
-    body = b"".join(bytes(part) for part in api.encode_request(request, version))
-    tags = b"\0" if version >= api.flexible_version_min else b""
-    size = _HEADER.size - _SIZE.size + len(name) + len(tags) + len(body)
-    reader, writer = await asyncio.open_connection(leader.host, leader.port)
+async def _asked(broker: "Broker", said: Forwarded) -> bytes:
+    """Raises NodeAway."""
+    lines = broker.peers.lines
+    if lines is None:
+        raise NodeAway("there is no way to it")
+    answer = await lines.ask(said.address, said, PATIENCE_S)
+    if not isinstance(answer, ForwardedReply):
+        raise NodeAway(str(answer))
+    return answer.response
+
+
+class _Asker:
+    """The client, as far as it is known where its request is answered."""
+
+    number = 0
+    told_spent: tuple[int, int, int] | None = None
+    put_off_count = 0
+    was_sent_away = False
+    session: Session | None = None
+
+    def __init__(self, caller: Caller, rights: Rights, listener: tuple[str, int]) -> None:
+        self.caller = caller
+        self.rights = rights
+        self.client_host = f"/{caller.host}"
+        self.listener = listener
+
+
+async def answer_forwarded(broker: "Broker", asked: Forwarded) -> AnyAnswer:
+    """As the server answers: what it was decided on is durable, and nobody else leads, before it
+    leaves."""
+    if asked.api_key not in KEYS:
+        return Refused(f"requests of api key {asked.api_key} are not forwarded")
+    api, decode, handler = route(asked.api_key)
+    if not api.version_min <= asked.version <= api.version_max:
+        return Refused(f"{api.name} v{asked.version} is not served here")
     try:
-        writer.write(_HEADER.pack(size, api.key, version, 1, len(name)) + name + tags + body)
-        (reply_size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
-        if not 0 <= reply_size <= REPLY_SIZE_MAX:
-            raise ValueError(f"a reply of {reply_size} bytes")
-        reply = await reader.readexactly(reply_size)
-    finally:
-        writer.close()
-    start = 5 if api.response_header_version(version) else 4
-    response, _ = api.decode_response(reply, start, version)
-    return response
+        body, _ = decode(asked.request, 0, asked.version)
+        caller = Caller(Principal.parse(asked.principal), asked.listener, asked.host)
+    except (ProtocolError, ValueError, *DECODING_ERRORS) as error:
+        return Refused(f"this was not understood: {error}")
+    peer = _Asker(caller, broker.access.rights_of(caller), asked.address)
+    call = Call(api, asked.version, 0, FORWARDED.encode(), peer)
+    ends = {lane: lane.end for lane in broker.lanes.led}
+    call.ends = ends if broker.is_shared else None
+    try:
+        handled = handler(broker, body, call)
+        answer = handled if isinstance(handled, Answer) else await handled
+        broker.metrics.requests[api.key] += 1
+        marks = [*broker.lanes.marks()] if answer.marks is None else [*answer.marks]
+        if answer.marks is None:
+            # Those that are being handed over by now.
+            marks += [lane.mark() for lane in ends if not lane.is_leading]
+        for mark in marks:
+            await _until_certain(mark, ends)
+    except (ProtocolError, NotLeaderOrFollower) as error:
+        return Refused(str(error), is_final=False)
+    response = b"".join(map(bytes, api.encode_response(answer.response, asked.version)))
+    if len(response) > REPLY_SIZE_MAX:
+        return Refused(f"the answer has {len(response)} bytes, too many for one")
+    return ForwardedReply(response)
+
+
+async def _until_certain(mark: Mark, ends: dict[Lane, Position]) -> None:
+    """Raises NotLeaderOrFollower if that is never so."""
+    lane, since = mark.lane, ends.get(mark.lane)
+    await lane.until(lambda release: lane.when_certain(mark.position, since, release))

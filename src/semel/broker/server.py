@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.access.principal import Caller
-from semel.access.rights import UNRESTRICTED, Rights
+from semel.access.rights import Rights
 from semel.broker import log
 from semel.broker.answer import Answer, Call
 from semel.broker.connection import Connection, Reply
@@ -125,7 +125,7 @@ class Server:
 
     def rights_of(self, caller: Caller) -> Rights:
         """What a caller may do that has just come in."""
-        return UNRESTRICTED
+        return self._broker.access.rights_of(caller)
 
     def failed(self, connection: Connection, error: Exception) -> None:
         """A request could not be decided or answered; its connection ends, and no other.
@@ -185,20 +185,18 @@ class Server:
         """Decide one request now; its reply leaves when the journal and its turn allow."""
         broker = self._broker
         call, body, handler = read_request(frame, connection)
+        must_wait = bool(call.api.rights) and not connection.rights.is_known
         if broker.is_shared:
             lanes = broker.lanes.led
             call.ends = (
                 {lanes[0]: lanes[0].end} if len(lanes) == 1 else {lane: lane.end for lane in lanes}
             )
+            must_wait |= not broker.elsewhere.is_known and call.api.is_for_leader
+        if must_wait:
             patience_s = connection.active_at + UNLED_S_MAX - self.loop.time()
-            if (
-                not broker.elsewhere.is_known
-                and call.api.is_for_leader
-                and patience_s > 0
-                and self._may_hold(len(frame))
-            ):
+            if patience_s > 0 and self._may_hold(len(frame)):
                 self._undecided_bytes += len(frame)
-                waiting = self._when_led(handler, body, call, len(frame), patience_s)
+                waiting = self._when_known(handler, body, call, len(frame), patience_s)
                 connection.wait(waiting, call)
                 return
         handled = handler(broker, body, call)
@@ -215,17 +213,23 @@ class Server:
         held_max = self._broker.config.queued_max_request_bytes // 2
         return self._undecided_bytes + size <= held_max
 
-    async def _when_led(
+    async def _when_known(
         self, handler: Handler, body: Any, call: Call, size: int, patience_s: float
     ) -> Answer:
-        """While a lane is handed over nobody could say where to go: who asks then is answered when
-        it is known who leads, which may be this node. That is sooner than a client would come
-        back."""
+        """While a lane is handed over nobody could say where to go, or what its client may do: who
+        asks then is answered when it is known who leads, which may be this node, and what was said
+        there. That is sooner than a client would come back."""
+        broker = self._broker
+        until_s = self.loop.time() + patience_s
         try:
-            await self._broker.elsewhere.until_known(patience_s)
+            if broker.is_shared:
+                await broker.elsewhere.until_known(patience_s)
+            if not call.peer.rights.is_known:
+                await broker.access.until_known(until_s)
         finally:
             self._undecided_bytes -= size
-        call.ends = {lane: lane.mark().position for lane in self._broker.lanes.led}
+        if broker.is_shared:
+            call.ends = {lane: lane.mark().position for lane in broker.lanes.led}
         handled = handler(self._broker, body, call)
         self._broker.metrics.requests[call.api.key] += 1
         return handled if isinstance(handled, Answer) else await handled

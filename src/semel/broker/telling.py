@@ -33,8 +33,9 @@ from semel.world import Randomness
 
 AT_ONCE: Final = 1000
 """Things in one answer."""
-NEWS_S_MAX: Final = 2.0
-"""So long a worker waits for news before it is told that there are none."""
+NEWS_S_MAX: Final = 1.5
+"""So long a worker waits for news before it is told that there are none. What it knows of access
+counts for five seconds, and is as old as its question."""
 LIVE_S: Final = 4.0
 """Who has not asked for so long is not waited for."""
 HEARD_S_MAX: Final = 5.0

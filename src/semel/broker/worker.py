@@ -28,6 +28,7 @@ from semel.cluster.messages import (
     AnyRequest,
     BrokerTold,
     Follow,
+    Forwarded,
     LaneCall,
     Refused,
     RuleTold,
@@ -111,6 +112,8 @@ class Worker:
             if not self.may_serve.is_set():
                 return Refused("this worker has not heard of all topics yet", is_final=False)
             return await self._broker.peers.answer(request)
+        if isinstance(request, Forwarded):
+            return await self._broker.answer_forwarded(request)
         telling = self._broker.topics.telling
         if isinstance(request, Follow) and isinstance(telling, Telling):
             self._hear_of_lanes({number: Term(epoch) for number, epoch in request.lanes})
@@ -153,12 +156,15 @@ class Worker:
         while True:
             lanes = [(lane.number, lane.view.epoch) for lane in self._broker.lanes.led]
             follow = Follow(self._own_id, self._telling, self._heard, lanes)
+            begun_s = asyncio.get_running_loop().time()
             try:
                 told = await lines.ask(address, follow, NEWS_S_MAX + PATIENCE_S)
             except NodeAway:
                 told = Refused("it does not answer")
             if isinstance(told, Told):
                 await self._work_in_somehow(told)
+                if told.is_all:
+                    self._broker.heard_all(begun_s)
             else:
                 await asyncio.sleep(PAUSE_S)
 

@@ -163,6 +163,25 @@ class LaneReply(Message, frozen=True):
     reply: bytes
 
 
+class Forwarded(Message, frozen=True):
+    """A client has asked this of a node that cannot answer, as who leads can. It may do there what
+    the client may."""
+
+    api_key: int
+    version: int
+    request: bytes
+    principal: str
+    listener: str
+    host: str
+    """The client's."""
+    address: tuple[str, int]
+    """At which the leader is found."""
+
+
+class ForwardedReply(Message, frozen=True):
+    response: bytes
+
+
 class Follow(Message, frozen=True):
     """A worker that does not lead the catalogue wants to know of it, and waits until there is
     something new."""
@@ -346,6 +365,7 @@ AnyRequest = (
     | Numbered
     | LaneCall
     | Follow
+    | Forwarded
 )
 AnyAnswer = (
     Heard
@@ -359,6 +379,7 @@ AnyAnswer = (
     | Numbered
     | LaneReply
     | Told
+    | ForwardedReply
 )
 
 encode: Final = msgspec.msgpack.Encoder().encode

@@ -28,6 +28,7 @@ from semel.cluster.messages import (
     About,
     AnyAnswer,
     Beat,
+    Forwarded,
     Goodbye,
     LaneCall,
     Leading,
@@ -82,6 +83,10 @@ class Host(Protocol):
     def make_internal_topics(self) -> None: ...
 
     async def answer_lane(self, asked: LaneCall) -> AnyAnswer: ...
+
+    async def answer_forwarded(self, asked: Forwarded) -> AnyAnswer: ...
+
+    def heard_all(self, since_s: float) -> None: ...
 
     def hear_while_blind(self, leader: LedBy | None) -> None: ...
 
@@ -477,7 +482,7 @@ class Node:
         self.led = Led(lane, journal, membership, placing, hearing, now_s)
         if lane.view.lanes.count > 1 or self.cluster.lane_count > 1:
             self.host.tell_by(hearing)
-        self._was_alone_s = now_s
+        self._alone_since(now_s)()
         self.leads.set()
         beats_s = now_s
         try:
@@ -507,6 +512,7 @@ class Node:
     def _alone_since(self, since_s: float) -> Callable[[], None]:
         def passed() -> None:
             self._was_alone_s = max(self._was_alone_s, since_s)
+            self.host.heard_all(since_s)
 
         return passed
 

@@ -14,6 +14,7 @@ from semel.errors import CoordinatorNotAvailable, InvalidGroupId, JournalFull, R
 from semel.transactions.commands import AddOffsets
 from semel.types import ProducerEpoch, ProducerId
 from semel.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from semel.wire.rights import READ_GROUP, WRITE_ID
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 def add_offsets_to_txn(broker: "Broker", request: AddOffsetsToTxnRequest, call: Call) -> Answer:
     producer_id = ProducerId(request.producer_id)
     epoch = ProducerEpoch(request.producer_epoch)
-    refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
     try:
+        call.require(WRITE_ID, request.transactional_id)
+        call.require(READ_GROUP, request.group_id)
+        refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
         index = _partition_of(broker, request.group_id)
         lane = broker.coordinators.of_transactional_id(request.transactional_id)
         number = broker.coordinators.lane_of_group(request.group_id)

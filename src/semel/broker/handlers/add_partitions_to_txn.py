@@ -20,6 +20,7 @@ from semel.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from semel.wire.rights import WRITE_ID, WRITE_TOPIC
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -31,7 +32,6 @@ def add_partitions_to_txn(
     transactional_id = request.v3_and_below_transactional_id
     producer_id = ProducerId(request.v3_and_below_producer_id)
     epoch = ProducerEpoch(request.v3_and_below_producer_epoch)
-    refuse_if_late(broker, call, transactional_id, producer_id, epoch)
     partitions = [
         TopicPartition(topic.name, index)
         for topic in request.v3_and_below_topics
@@ -39,12 +39,14 @@ def add_partitions_to_txn(
     ]
     codes = dict.fromkeys(partitions, 0)
     try:
+        call.require(WRITE_ID, transactional_id)
+        refuse_if_late(broker, call, transactional_id, producer_id, epoch)
         lane = broker.coordinators.of_transactional_id(transactional_id)
         catalogue = broker.lanes.catalogue_for_coordinators
         wrong = {
             partition: refusal.code
             for partition in partitions
-            if (refusal := _refusal(catalogue, partition)) is not None
+            if (refusal := _refusal(catalogue, partition, call)) is not None
         }
         if wrong:
             codes = {
@@ -62,8 +64,11 @@ def add_partitions_to_txn(
     return Answer(_response(request, codes), durable=not is_early)
 
 
-def _refusal(catalogue: CatalogueView, partition: TopicPartition) -> RequestError | None:
+def _refusal(
+    catalogue: CatalogueView, partition: TopicPartition, call: Call
+) -> RequestError | None:
     try:
+        call.require(WRITE_TOPIC, partition.topic)
         topic = catalogue.named(partition.topic)
         if not catalogue.has_partition(*partition):
             raise UnknownTopicOrPartition(f"there is no partition {partition}")

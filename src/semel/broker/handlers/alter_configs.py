@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 def alter_configs(broker: "Broker", request: AlterConfigsRequest, call: Call) -> Handled:
     def alter_all() -> Answer:
         only_check = request.validate_only
-        responses = [_alter(broker, resource, only_check) for resource in request.resources]
+        responses = [_alter(broker, call, resource, only_check) for resource in request.resources]
         return Answer(AlterConfigsResponse(responses=responses))
 
     return altered(broker, request, call, alter_all)
 
 
 def _alter(
-    broker: "Broker", resource: AlterConfigsResource, only_check: bool
+    broker: "Broker", call: Call, resource: AlterConfigsResource, only_check: bool
 ) -> AlterConfigsResourceResponse:
     config = {entry.name: entry.value for entry in resource.configs if entry.value is not None}
     subject = resource.resource_type, resource.resource_name
-    outcome = alter(broker, *subject, lambda _: config, only_check)
+    outcome = alter(broker, call, *subject, lambda _: config, only_check)
     return AlterConfigsResourceResponse(*outcome, *subject)

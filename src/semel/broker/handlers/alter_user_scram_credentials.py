@@ -33,6 +33,7 @@ from semel.wire.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from semel.wire.rights import ALTER_CLUSTER
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -51,6 +52,7 @@ def alter_user_scram_credentials(
     for name in dict.fromkeys(change.name for change in changes):
         error: RequestError | None = None
         try:
+            call.require(ALTER_CLUSTER)
             if name in twice:
                 raise DuplicateResource(f"user {name!r} is named twice for one mechanism")
             command = _command(name, request)
@@ -61,6 +63,8 @@ def alter_user_scram_credentials(
             error = StorageError(str(full))
         else:
             broker.users_changed(name)
+            what = "user set" if command.credentials else "user dropped"
+            broker.audit.changed(call.caller, what, user=name)
         code = 0 if error is None else error.code
         message = None if error is None else str(error) or None
         results.append(AlterUserScramCredentialsResult(name, code, message))

@@ -21,20 +21,22 @@ from semel.wire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from semel.wire.rights import ALTER_TOPIC
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
 def create_partitions(broker: "Broker", request: CreatePartitionsRequest, call: Call) -> Handled:
-    results = [_add(broker, topic, request.validate_only) for topic in request.topics]
+    results = [_add(broker, topic, request.validate_only, call) for topic in request.topics]
     return broker.topics.once_heard(Answer(CreatePartitionsResponse(results=results)))
 
 
 def _add(
-    broker: "Broker", wanted: CreatePartitionsTopic, only_check: bool
+    broker: "Broker", wanted: CreatePartitionsTopic, only_check: bool, call: Call
 ) -> CreatePartitionsTopicResult:
     try:
+        call.require(ALTER_TOPIC, wanted.name)
         topic = broker.lanes.controller.view.catalogue.named(wanted.name)
         if topic.is_internal:
             raise InvalidRequest(f"the partitions of {topic.name!r} are fixed")
@@ -55,4 +57,6 @@ def _add(
         return CreatePartitionsTopicResult(wanted.name, error.code, str(error) or None)
     except JournalFull as error:
         return CreatePartitionsTopicResult(wanted.name, StorageError.code, str(error))
+    if not only_check:
+        broker.audit.changed(call.caller, "partitions added", topic=wanted.name, count=added_count)
     return CreatePartitionsTopicResult(wanted.name)

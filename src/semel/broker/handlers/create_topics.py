@@ -17,6 +17,7 @@ from semel.errors import (
     JournalFull,
     RequestError,
     StorageError,
+    TopicAuthorizationFailed,
 )
 from semel.lane.topics import CreateTopic
 from semel.types import INTERNAL_TOPICS
@@ -27,6 +28,7 @@ from semel.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from semel.wire.rights import CREATE_IN_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -37,34 +39,38 @@ DEFAULT = -1
 def create_topics(broker: "Broker", request: CreateTopicsRequest, call: Call) -> Handled:
     telling = broker.topics.telling
     if telling is not None and not telling.have_all_begun:
-        return _once_all_have_begun(broker, telling, request)
-    return broker.topics.once_heard(_created(broker, request))
+        return _once_all_have_begun(broker, telling, request, call)
+    return broker.topics.once_heard(_created(broker, request, call))
 
 
 async def _once_all_have_begun(
-    broker: "Broker", telling: Tells, request: CreateTopicsRequest
+    broker: "Broker", telling: Tells, request: CreateTopicsRequest, call: Call
 ) -> Answer:
     await telling.until_all_have_begun()
-    answer = _created(broker, request)
+    answer = _created(broker, request, call)
     await telling.until_heard()
     return answer
 
 
-def _created(broker: "Broker", request: CreateTopicsRequest) -> Answer:
+def _created(broker: "Broker", request: CreateTopicsRequest, call: Call) -> Answer:
     counts = Counter(topic.name for topic in request.topics)
     results = [
-        _create(broker, topic, is_twice=counts[topic.name] > 1, only_check=request.validate_only)
+        _create(
+            broker, topic, call, is_twice=counts[topic.name] > 1, only_check=request.validate_only
+        )
         for topic in request.topics
     ]
     return Answer(CreateTopicsResponse(topics=results))
 
 
 def _create(
-    broker: "Broker", wanted: CreatableTopic, *, is_twice: bool, only_check: bool
+    broker: "Broker", wanted: CreatableTopic, call: Call, *, is_twice: bool, only_check: bool
 ) -> CreatableTopicResult:
     try:
         if is_twice:
             raise InvalidRequest(f"topic {wanted.name!r} is named twice in one request")
+        if not call.may_see(CREATE_IN_CLUSTER):
+            call.require(CREATE_TOPIC, wanted.name)
         partition_count = _partition_count(broker, wanted)
         config = {entry.name: entry.value or "" for entry in wanted.configs}
         broker.topics.create(CreateTopic(wanted.name, partition_count, {}, only_check=True))
@@ -80,6 +86,13 @@ def _create(
     except JournalFull as error:
         return CreatableTopicResult(
             wanted.name, error_code=StorageError.code, error_message=str(error)
+        )
+    if not only_check:
+        broker.audit.changed(call.caller, "topic created", topic=wanted.name)
+    if not call.may_see(DESCRIBE_TOPIC_CONFIGS, wanted.name):
+        hidden = TopicAuthorizationFailed.code
+        return CreatableTopicResult(
+            wanted.name, topic_id, topic_config_error_code=hidden, configs=[]
         )
     return CreatableTopicResult(
         wanted.name,

@@ -17,6 +17,7 @@ from semel.wire.messages.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
+from semel.wire.rights import DELETE_GROUP
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -27,6 +28,7 @@ def delete_groups(broker: "Broker", request: DeleteGroupsRequest, call: Call) ->
     by_lane: defaultdict[Lane, list[GroupId]] = defaultdict(list)
     for name in request.groups_names:
         try:
+            call.require(DELETE_GROUP, name)
             by_lane[broker.coordinators.of_group(name)].append(GroupId(name))
         except RequestError as error:
             results.append(DeletableGroupResult(name, error.code, str(error)))

@@ -20,6 +20,7 @@ from semel.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from semel.wire.rights import DELETE_TOPIC
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def delete_records(broker: "Broker", request: DeleteRecordsRequest, call: Call) -> Answer:
     results = [
         DeleteRecordsTopicResult(
-            topic.name, [_delete(broker, topic.name, wanted) for wanted in topic.partitions]
+            topic.name, [_delete(broker, topic.name, wanted, call) for wanted in topic.partitions]
         )
         for topic in request.topics
     ]
@@ -36,9 +37,10 @@ def delete_records(broker: "Broker", request: DeleteRecordsRequest, call: Call) 
 
 
 def _delete(
-    broker: "Broker", topic: str, wanted: DeleteRecordsPartition
+    broker: "Broker", topic: str, wanted: DeleteRecordsPartition, call: Call
 ) -> DeleteRecordsPartitionResult:
     try:
+        call.require(DELETE_TOPIC, topic)
         partition = TopicPartition(topic, wanted.partition_index)
         lane = broker.lanes.of(partition)
         if topic in INTERNAL_TOPICS:

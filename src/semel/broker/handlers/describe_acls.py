@@ -1,22 +1,51 @@
-"""DescribeAcls (api key 29), versions 1-3.
+"""DescribeAcls (api key 29), versions 1-3: the rules of the access list.
 
 v1  patterns of names; v2  flexible encoding; v3  resources of a kind of their own for users
-
-There are no access lists: answered as by a Kafka without an authorizer.
 """
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import NO_MARKS, Answer, Call
-from semel.errors import SecurityDisabled
-from semel.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from semel.access.rules import Rule, RuleFilter
+from semel.broker.answer import Answer, Call
+from semel.broker.changing_rules import IS_OFF
+from semel.errors import RequestError, SecurityDisabled
+from semel.wire.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from semel.wire.rights import DESCRIBE_CLUSTER
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-REASON = "there are no access lists: whoever reaches this broker may do everything"
-
 
 def describe_acls(broker: "Broker", request: DescribeAclsRequest, call: Call) -> Answer:
-    refused = DescribeAclsResponse(error_code=SecurityDisabled.code, error_message=REASON)
-    return Answer(refused, NO_MARKS)
+    wanted = RuleFilter(
+        request.resource_type_filter,
+        request.resource_name_filter,
+        request.pattern_type_filter,
+        request.principal_filter,
+        request.host_filter,
+        request.operation,
+        request.permission_type,
+    )
+    try:
+        call.require(DESCRIBE_CLUSTER)
+        if not broker.access.is_on:
+            raise SecurityDisabled(IS_OFF)
+        wanted.check()
+    except RequestError as error:
+        return Answer(DescribeAclsResponse(error_code=error.code, error_message=str(error)))
+    rules = broker.access.access_list().matching(wanted)
+    resources = [
+        DescribeAclsResource(kind, name, pattern, [_described(rule) for rule in same])
+        for (kind, name, pattern), same in groupby(rules, lambda rule: rule[:3])
+    ]
+    return Answer(DescribeAclsResponse(resources=resources))
+
+
+def _described(rule: Rule) -> AclDescription:
+    return AclDescription(str(rule.principal), rule.host, rule.operation, rule.permission)

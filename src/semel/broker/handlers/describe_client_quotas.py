@@ -12,6 +12,7 @@ from semel.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from semel.wire.rights import DESCRIBE_CLUSTER_CONFIGS
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -20,4 +21,10 @@ if TYPE_CHECKING:
 def describe_client_quotas(
     broker: "Broker", request: DescribeClientQuotasRequest, call: Call
 ) -> Answer:
+    if not call.may(DESCRIBE_CLUSTER_CONFIGS):
+        refusal = call.refusal(DESCRIBE_CLUSTER_CONFIGS)
+        refused = DescribeClientQuotasResponse(
+            error_code=refusal.code, error_message=str(refusal), entries=None
+        )
+        return Answer(refused, NO_MARKS)
     return Answer(DescribeClientQuotasResponse(entries=[]), NO_MARKS)

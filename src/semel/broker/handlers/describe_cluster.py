@@ -6,8 +6,8 @@ v2  fenced brokers may be asked for (KIP-1073): the only one is not
 
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import Answer, Call
-from semel.broker.authorized_operations import NOT_ASKED_FOR, ON_CLUSTER
+from semel.broker.answer import NOT_ASKED_FOR, Answer, Call
+from semel.broker.authorized_operations import cluster_operations
 from semel.errors import MismatchedEndpointType, RequestError, UnsupportedEndpointType
 from semel.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -34,7 +34,9 @@ def describe_cluster(broker: "Broker", request: DescribeClusterRequest, call: Ca
             controller_id=broker.nodes.controller_id,
             brokers=[DescribeClusterBroker(*node) for node in broker.nodes.live_for(call)],
             cluster_authorized_operations=(
-                ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+                cluster_operations(call)
+                if request.include_cluster_authorized_operations
+                else NOT_ASKED_FOR
             ),
         )
     )

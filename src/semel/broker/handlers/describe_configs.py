@@ -14,7 +14,7 @@ from semel.broker import topic_config
 from semel.broker.altering import check_broker_name
 from semel.broker.answer import Answer, Call
 from semel.broker.config import about_settings, listener
-from semel.broker.config_resources import ConfigSource, ConfigSynonym, ResourceType
+from semel.broker.config_resources import ConfigSource, ConfigSynonym, ResourceType, name_in
 from semel.broker.layered_config import ALL_BROKERS
 from semel.errors import InvalidRequest, RequestError
 from semel.wire.messages.describe_configs import (
@@ -25,6 +25,11 @@ from semel.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from semel.wire.rights import (
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_GROUP_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
+)
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -34,6 +39,15 @@ KINDS: Final = {"boolean": 1, "string": 2, "int": 3, "short": 4, "long": 5, "dou
 PROTOCOL_VERSION: Final = "3.8-IV0"
 """Tools that know no other way to tell a release look for it, and take a broker without it for one
 of 2017."""
+
+
+NEEDED: Final = {
+    ResourceType.TOPIC.value: DESCRIBE_TOPIC_CONFIGS,
+    ResourceType.GROUP.value: DESCRIBE_GROUP_CONFIGS,
+    ResourceType.BROKER.value: DESCRIBE_CLUSTER_CONFIGS,
+    ResourceType.CLIENT_METRICS.value: DESCRIBE_CLUSTER_CONFIGS,
+}
+"""To see the settings of a resource."""
 
 
 def describe_configs(broker: "Broker", request: DescribeConfigsRequest, call: Call) -> Answer:
@@ -49,6 +63,8 @@ def _describe(
 ) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
     try:
+        if kind in NEEDED:
+            call.require(NEEDED[kind], name_in(NEEDED[kind], name))
         configs = _configs(broker, kind, name, request, call)
     except RequestError as error:
         return DescribeConfigsResult(error.code, str(error) or None, kind, name)

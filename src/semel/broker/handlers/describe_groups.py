@@ -6,8 +6,7 @@ v6  a group that does not exist is refused, with a message (KIP-1043)
 
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import Answer, Call
-from semel.broker.authorized_operations import NOT_ASKED_FOR, ON_GROUP
+from semel.broker.answer import NOT_ASKED_FOR, Answer, Call
 from semel.errors import GroupIdNotFound, RequestError
 from semel.types import GroupId
 from semel.wire.messages.describe_groups import (
@@ -16,6 +15,7 @@ from semel.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from semel.wire.rights import DESCRIBE_GROUP, ResourceType
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -26,18 +26,19 @@ REFUSED_SINCE = 6
 
 
 def describe_groups(broker: "Broker", request: DescribeGroupsRequest, call: Call) -> Answer:
-    operations = ON_GROUP if request.include_authorized_operations else NOT_ASKED_FOR
-    groups = [_describe(broker, group_id, operations, call.version) for group_id in request.groups]
+    with_operations = request.include_authorized_operations
+    groups = [_describe(broker, group_id, with_operations, call) for group_id in request.groups]
     return Answer(DescribeGroupsResponse(groups=groups))
 
 
-def _describe(broker: "Broker", group_id: str, operations: int, version: int) -> DescribedGroup:
+def _describe(broker: "Broker", group_id: str, with_operations: bool, call: Call) -> DescribedGroup:
     try:
+        call.require(DESCRIBE_GROUP, group_id)
         group = broker.coordinators.of_group(group_id).view.group(GroupId(group_id))
     except RequestError as error:
         return DescribedGroup(error.code, str(error) or None, group_id)
     if group is None:
-        if version < REFUSED_SINCE:
+        if call.version < REFUSED_SINCE:
             return DescribedGroup(0, None, group_id, UNKNOWN_STATE)
         reason = f"there is no group {group_id!r}"
         return DescribedGroup(GroupIdNotFound.code, reason, group_id, UNKNOWN_STATE)
@@ -59,5 +60,5 @@ def _describe(broker: "Broker", group_id: str, operations: int, version: int) ->
             )
             for member in group.members
         ],
-        operations,
+        call.operations(ResourceType.GROUP, group_id) if with_operations else NOT_ASKED_FOR,
     )

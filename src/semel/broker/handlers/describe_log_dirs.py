@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import Answer, Call
-from semel.errors import CorruptJournal, RequestError
+from semel.errors import ClusterAuthorizationFailed, CorruptJournal, RequestError
 from semel.lane.view import CatalogueView
 from semel.types import TopicPartition
 from semel.wire.messages.describe_log_dirs import (
@@ -21,6 +21,7 @@ from semel.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from semel.wire.rights import DESCRIBE_CLUSTER
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -32,6 +33,8 @@ PARTITIONS_AT_ONCE: Final = 64
 async def describe_log_dirs(
     broker: "Broker", request: DescribeLogDirsRequest, call: Call
 ) -> Answer:
+    if not call.may(DESCRIBE_CLUSTER):
+        return Answer(DescribeLogDirsResponse(error_code=ClusterAuthorizationFailed.code))
     topics = []
     count = 0
     # What is led elsewhere lies elsewhere.

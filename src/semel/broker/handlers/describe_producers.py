@@ -12,6 +12,7 @@ from semel.wire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from semel.wire.rights import READ_TOPIC
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -20,15 +21,17 @@ if TYPE_CHECKING:
 def describe_producers(broker: "Broker", request: DescribeProducersRequest, call: Call) -> Answer:
     topics = [
         TopicResponse(
-            topic.name, [_describe(broker, topic.name, index) for index in topic.partition_indexes]
+            topic.name,
+            [_describe(broker, topic.name, index, call) for index in topic.partition_indexes],
         )
         for topic in request.topics
     ]
     return Answer(DescribeProducersResponse(topics=topics))
 
 
-def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:
+def _describe(broker: "Broker", topic: str, index: int, call: Call) -> PartitionResponse:
     try:
+        call.require(READ_TOPIC, topic)
         lane = broker.lanes.of(TopicPartition(topic, index))
         producers = lane.view.producers(topic, index)
     except RequestError as error:

@@ -22,6 +22,7 @@ from semel.wire.messages.describe_quorum import (
     ReplicaState,
     TopicData,
 )
+from semel.wire.rights import DESCRIBE_CLUSTER
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -33,10 +34,12 @@ NO_DIRECTORY: Final = bytes(16)
 
 
 def describe_quorum(broker: "Broker", request: DescribeQuorumRequest, call: Call) -> Handled:
+    if not call.may(DESCRIBE_CLUSTER):
+        return Answer(_refused_all(call.refusal(DESCRIBE_CLUSTER)), NO_MARKS)
     if not broker.lanes.leads_catalogue:
         leader = leader_to_ask(broker, call)
         if leader is not None:
-            return _ask(leader, request, call)
+            return _ask(broker, leader, request, call)
     topics = [
         TopicData(
             topic.topic_name,
@@ -53,11 +56,17 @@ def describe_quorum(broker: "Broker", request: DescribeQuorumRequest, call: Call
     return Answer(DescribeQuorumResponse(topics=topics, nodes=nodes))
 
 
-async def _ask(leader: LedBy, request: DescribeQuorumRequest, call: Call) -> Answer:
+def _refused_all(error: RequestError) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(error_code=error.code, error_message=str(error))
+
+
+async def _ask(
+    broker: "Broker", leader: LedBy, request: DescribeQuorumRequest, call: Call
+) -> Answer:
     try:
-        response = await forwarded(leader, call.api, call.version, request)
+        response = await forwarded(broker, leader, call, request)
     except RequestError as error:
-        response = DescribeQuorumResponse(error_code=error.code, error_message=str(error))
+        response = _refused_all(error)
     return Answer(response, NO_MARKS)
 
 

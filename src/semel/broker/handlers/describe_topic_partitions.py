@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import Answer, Call, Handled
-from semel.broker.authorized_operations import ON_TOPIC
 from semel.broker.forwarding import forwarded, leader_to_ask
 from semel.errors import (
     CoordinatorLoadInProgress,
@@ -18,6 +17,7 @@ from semel.errors import (
     LeaderNotAvailable,
     ProtocolError,
     RequestError,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from semel.lane.leader import LedBy
@@ -30,6 +30,7 @@ from semel.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from semel.wire.rights import DESCRIBE_TOPIC, ResourceType
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -47,7 +48,7 @@ def describe_topic_partitions(
         and all(topic.name in broker.lanes.catalogue for topic in request.topics)
     ):
         return _described_there(leader, broker, request, call)
-    return _described(broker, request)
+    return _described(broker, request, call)
 
 
 async def _described_there(
@@ -55,14 +56,14 @@ async def _described_there(
 ) -> Answer:
     """What is not known here the leader may have made since."""
     try:
-        return Answer(await forwarded(leader, call.api, call.version, request))
+        return Answer(await forwarded(broker, leader, call, request))
     except CoordinatorLoadInProgress:
-        return _described(broker, request)
+        return _described(broker, request, call)
 
 
-def _described(broker: "Broker", request: DescribeTopicPartitionsRequest) -> Answer:
+def _described(broker: "Broker", request: DescribeTopicPartitionsRequest, call: Call) -> Answer:
     try:
-        return Answer(_describe(broker, request, _names(broker, request)))
+        return Answer(_describe(broker, request, _names(broker, request, call), call))
     except RequestError as error:
         topics = [
             DescribeTopicPartitionsResponseTopic(error.code, topic.name) for topic in request.topics
@@ -70,7 +71,7 @@ def _described(broker: "Broker", request: DescribeTopicPartitionsRequest) -> Ans
         return Answer(DescribeTopicPartitionsResponse(topics=topics))
 
 
-def _names(broker: "Broker", request: DescribeTopicPartitionsRequest) -> list[str]:
+def _names(broker: "Broker", request: DescribeTopicPartitionsRequest, call: Call) -> list[str]:
     """What is asked for, from the cursor on."""
     cursor = request.cursor
     if request.topics:
@@ -81,7 +82,11 @@ def _names(broker: "Broker", request: DescribeTopicPartitionsRequest) -> list[st
         if not broker.lanes.knows_topics:
             # An answer without any would say that there are none.
             raise ProtocolError("asked for all topics, which are led elsewhere")
-        names = {topic.name for topic in broker.lanes.catalogue}
+        names = {
+            topic.name
+            for topic in broker.lanes.catalogue
+            if call.may_see(DESCRIBE_TOPIC, topic.name)
+        }
     if cursor is not None:
         if cursor.partition_index < 0:
             raise InvalidRequest(f"the cursor names partition {cursor.partition_index}")
@@ -93,7 +98,7 @@ def _names(broker: "Broker", request: DescribeTopicPartitionsRequest) -> list[st
 
 
 def _describe(
-    broker: "Broker", request: DescribeTopicPartitionsRequest, names: list[str]
+    broker: "Broker", request: DescribeTopicPartitionsRequest, names: list[str], call: Call
 ) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
     room = max(1, min(request.response_partition_limit, PARTITION_COUNT_MAX))
@@ -101,6 +106,10 @@ def _describe(
     for name in names:
         if room == 0:
             return DescribeTopicPartitionsResponse(topics=topics, next_cursor=Cursor(name, 0))
+        if not call.may(DESCRIBE_TOPIC, name):
+            forbidden = TopicAuthorizationFailed.code
+            topics.append(DescribeTopicPartitionsResponseTopic(forbidden, name))
+            continue
         topic = broker.lanes.catalogue.get(name)
         if topic is None:
             code = (
@@ -117,7 +126,7 @@ def _describe(
                 topic.topic_id,
                 topic.is_internal,
                 list(_partitions(broker, topic, range(first, stop))),
-                ON_TOPIC,
+                call.operations(ResourceType.TOPIC, name),
             )
         )
         if stop < topic.partition_count:

@@ -12,6 +12,7 @@ from semel.wire.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from semel.wire.rights import DESCRIBE_ID, DESCRIBE_TOPIC
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 def describe_transactions(
     broker: "Broker", request: DescribeTransactionsRequest, call: Call
 ) -> Answer:
-    states = [_describe(broker, each) for each in request.transactional_ids]
+    states = [_describe(broker, each, call) for each in request.transactional_ids]
     return Answer(DescribeTransactionsResponse(transaction_states=states))
 
 
-def _describe(broker: "Broker", transactional_id: str) -> TransactionState:
+def _describe(broker: "Broker", transactional_id: str, call: Call) -> TransactionState:
     name = TransactionalId(transactional_id)
     try:
+        call.require(DESCRIBE_ID, transactional_id)
         current = broker.coordinators.of_transactional_id(name).view.transaction(name)
     except RequestError as error:
         return TransactionState(error.code, transactional_id)
@@ -43,5 +45,9 @@ def _describe(broker: "Broker", transactional_id: str) -> TransactionState:
         current.started_at_ms,
         current.producer_id,
         current.producer_epoch,
-        [TopicData(topic, indexes) for topic, indexes in by_topic.items()],
+        [
+            TopicData(topic, indexes)
+            for topic, indexes in by_topic.items()
+            if call.may_see(DESCRIBE_TOPIC, topic)
+        ],
     )

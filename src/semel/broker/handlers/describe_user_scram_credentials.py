@@ -14,6 +14,7 @@ from semel.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from semel.wire.rights import DESCRIBE_CLUSTER
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 def describe_user_scram_credentials(
     broker: "Broker", request: DescribeUserScramCredentialsRequest, call: Call
 ) -> Answer:
+    if not call.may(DESCRIBE_CLUSTER):
+        refusal = call.refusal(DESCRIBE_CLUSTER)
+        return Answer(
+            DescribeUserScramCredentialsResponse(
+                error_code=refusal.code, error_message=str(refusal)
+            )
+        )
     users = broker.lanes.users
     if users is None:
         response = DescribeUserScramCredentialsResponse(

@@ -21,13 +21,18 @@ from semel.broker.transactional import (
     refuse_if_late,
     take,
 )
-from semel.errors import ConcurrentTransactions, RequestError
+from semel.errors import (
+    ConcurrentTransactions,
+    RequestError,
+    TransactionalIdAuthorizationFailed,
+)
 from semel.lane.lane import Lane
 from semel.transactions.commands import End
 from semel.transactions.ending import voted_down
 from semel.transactions.transaction import Transaction
 from semel.types import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TransactionalId
 from semel.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from semel.wire.rights import WRITE_ID
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -38,6 +43,8 @@ def end_txn(
 ) -> Answer | Coroutine[Any, Any, Answer]:
     producer_id = ProducerId(request.producer_id)
     epoch = ProducerEpoch(request.producer_epoch)
+    if not call.may(WRITE_ID, request.transactional_id):
+        return Answer(EndTxnResponse(error_code=TransactionalIdAuthorizationFailed.code))
     refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
     command = End(producer_id, epoch, request.committed, dialect(call))
     command = command._replace(asks_by_aborting=asks_by_aborting(call, command))

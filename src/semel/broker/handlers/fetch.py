@@ -17,6 +17,7 @@ import contextlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.broker.answer import NO_MARKS, Answer, Call, Handled
+from semel.broker.asked_topics import topic_with_id
 from semel.errors import (
     NONE,
     FencedLeaderEpoch,
@@ -25,7 +26,7 @@ from semel.errors import (
     OffsetOutOfRange,
     RequestError,
     StorageError,
-    UnknownTopicId,
+    TopicAuthorizationFailed,
 )
 from semel.lane.lane import Lane, Mark
 from semel.lane.leader import LedBy
@@ -43,6 +44,7 @@ from semel.wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from semel.wire.rights import READ_TOPIC
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -112,12 +114,10 @@ def _partitions(
 
 
 def _topic(broker: "Broker", asked: FetchTopic, call: Call) -> TopicView:
-    if call.version < IDS_SINCE:
-        return broker.lanes.topic_named(asked.topic)
-    topic = broker.lanes.topic_with_id(asked.topic_id)
-    if topic is None:
-        raise UnknownTopicId
-    return topic
+    if call.version >= IDS_SINCE:
+        return topic_with_id(broker, asked.topic_id, READ_TOPIC, call)
+    call.require(READ_TOPIC, asked.topic)
+    return broker.lanes.topic_named(asked.topic)
 
 
 class _Share(NamedTuple):
@@ -145,7 +145,9 @@ class _Look:
         self._shares: dict[Lane, _Share] = {}
         self._found: dict[Lane, Found] = {}
         self._size = 0
-        self._responses = []
+        self._responses: list[FetchableTopicResponse] = []
+        self._names: list[str] = []
+        """Of the topics of the same; empty where there is none."""
         self._endpoints: list[NodeEndpoint] = []
         for asked in request.topics:
             found: TopicView | RequestError
@@ -155,6 +157,7 @@ class _Look:
                 found = error
             data = [self._partition(found, wanted) for wanted in asked.partitions]
             self._responses.append(FetchableTopicResponse(asked.topic, data, asked.topic_id))
+            self._names.append("" if isinstance(found, RequestError) else found.name)
 
     def _partition(self, topic: TopicView | RequestError, wanted: FetchPartition) -> PartitionData:
         try:
@@ -262,6 +265,8 @@ class _Look:
         return self._answer()
 
     def _answer(self) -> Answer:
+        if not self._call.is_unrestricted:
+            self._take_back()
         self._broker.metrics.bytes_out += self._size
         # Records come from the durable state. A refusal may come from what is not yet durable,
         # such as the deletion of a topic, and then waits for that; so does a log that now begins
@@ -272,6 +277,14 @@ class _Look:
                 marks = None
         response = FetchResponse(responses=self._responses, node_endpoints=self._endpoints)
         return Answer(response, marks)
+
+    def _take_back(self) -> None:
+        """What the client may no longer read, since it was looked for."""
+        for name, response in zip(self._names, self._responses, strict=True):
+            if name and not self._call.may(READ_TOPIC, name):
+                for data in response.partitions:
+                    data.records = b""
+                    self._refuse(data, TopicAuthorizationFailed.code)
 
     def _give_all(self, lane: Lane, stored: list[Stored | Damage]) -> None:
         share = self._shares[lane]

@@ -26,6 +26,7 @@ from semel.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from semel.wire.rights import DESCRIBE_GROUP, DESCRIBE_ID
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -64,10 +65,12 @@ def _find(broker: "Broker", key_type: int, key: str, call: Call) -> Coordinator:
 def _coordinator(broker: "Broker", key_type: int, key: str, call: Call) -> NodeAddress:
     coordinators = broker.coordinators
     if key_type == GROUP:
+        call.require(DESCRIBE_GROUP, key)
         if not key:
             raise InvalidGroupId("a group needs a name")
         topic = OFFSETS_TOPIC
     elif key_type == TRANSACTION:
+        call.require(DESCRIBE_ID, key)
         if not key:
             raise InvalidRequest("a transactional id cannot be empty")
         topic = TRANSACTIONS_TOPIC

@@ -10,6 +10,7 @@ from semel.errors import RequestError
 from semel.groups.commands import Heartbeat, HeartbeatReply
 from semel.types import GroupId, MemberId
 from semel.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from semel.wire.rights import READ_GROUP
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -23,6 +24,7 @@ def heartbeat(broker: "Broker", request: HeartbeatRequest, call: Call) -> Answer
         request.group_instance_id,
     )
     try:
+        call.require(READ_GROUP, request.group_id)
         reply = broker.coordinators.of_group(request.group_id).waiting_room.ask_for(
             command, HeartbeatReply
         )

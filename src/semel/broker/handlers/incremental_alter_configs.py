@@ -33,14 +33,14 @@ def incremental_alter_configs(
 ) -> Handled:
     def alter_all() -> Answer:
         only_check = request.validate_only
-        responses = [_alter(broker, resource, only_check) for resource in request.resources]
+        responses = [_alter(broker, call, resource, only_check) for resource in request.resources]
         return Answer(IncrementalAlterConfigsResponse(responses=responses))
 
     return altered(broker, request, call, alter_all)
 
 
 def _alter(
-    broker: "Broker", resource: AlterConfigsResource, only_check: bool
+    broker: "Broker", call: Call, resource: AlterConfigsResource, only_check: bool
 ) -> AlterConfigsResourceResponse:
     def changed(current: dict[str, str]) -> dict[str, str]:
         config = dict(current)
@@ -50,7 +50,7 @@ def _alter(
         return config
 
     subject = resource.resource_type, resource.resource_name
-    outcome = alter(broker, *subject, changed, only_check)
+    outcome = alter(broker, call, *subject, changed, only_check)
     return AlterConfigsResourceResponse(*outcome, *subject)
 
 

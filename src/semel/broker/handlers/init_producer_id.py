@@ -31,6 +31,7 @@ from semel.lane.producing import TakeProducerId
 from semel.transactions.commands import InitProducer
 from semel.types import ProducerEpoch, ProducerId, TransactionalId
 from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from semel.wire.rights import IDEMPOTENT_WRITE, WRITE_ID, WRITE_TOPIC
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -40,10 +41,14 @@ PATIENCE_S: Final = 20.0
 
 
 def init_producer_id(broker: "Broker", request: InitProducerIdRequest, call: Call) -> Handled:
+    try:
+        _check_allowed(request, call)
+    except RequestError as error:
+        return _refusal(error.code)
     if request.transactional_id is None and not broker.lanes.led:
         leader = leader_to_ask(broker, call)
         if leader is not None:
-            return _ask(leader, request, call)
+            return _ask(broker, leader, request, call)
     try:
         if request.transactional_id is not None and broker.lanes.count > 1:
             name = TransactionalId(request.transactional_id)
@@ -55,10 +60,20 @@ def init_producer_id(broker: "Broker", request: InitProducerIdRequest, call: Cal
     return Answer(InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch))
 
 
-async def _ask(leader: LedBy, request: InitProducerIdRequest, call: Call) -> Answer:
+def _check_allowed(request: InitProducerIdRequest, call: Call) -> None:
+    """Who may write to any topic may have a producer id. Raises the refusal."""
+    if request.transactional_id is not None:
+        call.require(WRITE_ID, request.transactional_id)
+    elif not call.may_somewhere(WRITE_TOPIC):
+        call.require(IDEMPOTENT_WRITE)
+
+
+async def _ask(
+    broker: "Broker", leader: LedBy, request: InitProducerIdRequest, call: Call
+) -> Answer:
     """Without an id any node may be asked, and librdkafka asks one alone."""
     try:
-        response = await forwarded(leader, call.api, call.version, request)
+        response = await forwarded(broker, leader, call, request)
     except RequestError as error:
         response = InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
     return Answer(response, NO_MARKS)

@@ -7,10 +7,10 @@ The answer waits until the group has agreed on a new generation.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import NO_MARKS, Answer, Call, Handled
-from semel.errors import NotCoordinator, RequestError
+from semel.errors import GroupAuthorizationFailed, NotCoordinator, RequestError
 from semel.groups.commands import Join, JoinReply, Protocol
 from semel.lane.waiting_room import Replied
 from semel.types import GroupId, MemberId
@@ -19,9 +19,13 @@ from semel.wire.messages.join_group import (
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
+from semel.wire.rights import READ_GROUP
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
+
+
+NOBODY: Final = MemberId("")
 
 
 def join_group(broker: "Broker", request: JoinGroupRequest, call: Call) -> Handled:
@@ -40,6 +44,8 @@ def join_group(broker: "Broker", request: JoinGroupRequest, call: Call) -> Handl
         returns_with_member_id=call.version >= 4,
         can_skip_assignment=call.version >= 9,
     )
+    if not call.may(READ_GROUP, request.group_id):
+        return Answer(_response(JoinReply(GroupAuthorizationFailed.code, NOBODY), call))
     try:
         replied = broker.coordinators.of_group(request.group_id).waiting_room.join(
             command, call.peer.number

@@ -14,6 +14,7 @@ from semel.wire.messages.leave_group import (
     LeaveGroupResponse,
     MemberResponse,
 )
+from semel.wire.rights import READ_GROUP
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -30,6 +31,7 @@ def leave_group(broker: "Broker", request: LeaveGroupRequest, call: Call) -> Ans
     else:
         members = (MemberIdentity(MemberId(request.member_id), None),)
     try:
+        call.require(READ_GROUP, request.group_id)
         reply = broker.coordinators.of_group(request.group_id).waiting_room.ask_for(
             Leave(GroupId(request.group_id), members), LeaveReply
         )

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.broker.config_resources import ResourceType
-from semel.errors import CoordinatorNotAvailable, UnsupportedVersion
+from semel.errors import (
+    ClusterAuthorizationFailed,
+    CoordinatorNotAvailable,
+    UnsupportedVersion,
+)
 from semel.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from semel.wire.rights import DESCRIBE_CLUSTER_CONFIGS
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -25,6 +30,8 @@ KNOWN = frozenset(kind.value for kind in ResourceType)
 def list_config_resources(
     broker: "Broker", request: ListConfigResourcesRequest, call: Call
 ) -> Answer:
+    if not call.may(DESCRIBE_CLUSTER_CONFIGS):
+        return Answer(ListConfigResourcesResponse(error_code=ClusterAuthorizationFailed.code))
     wanted = frozenset(request.resource_types) or KNOWN
     if call.version < KINDS_SINCE:
         wanted = frozenset({ResourceType.CLIENT_METRICS.value})

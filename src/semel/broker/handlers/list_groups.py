@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from semel.broker.answer import Answer, Call
 from semel.errors import CoordinatorNotAvailable
 from semel.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from semel.wire.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -28,13 +29,15 @@ async def list_groups(broker: "Broker", request: ListGroupsRequest, call: Call) 
         return Answer(ListGroupsResponse())
     if not broker.nodes.is_leader_known:
         return Answer(ListGroupsResponse(error_code=CoordinatorNotAvailable.code))
+    sees_all = call.may_see(DESCRIBE_CLUSTER)
     wanted = {state.lower() for state in request.states_filter}
     groups = []
     for lane in broker.lanes.led:
         for count, group in enumerate(lane.view.groups(), 1):
             if count % GROUPS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if not wanted or group.state.lower() in wanted:
+            is_seen = sees_all or call.may_see(DESCRIBE_GROUP, group.group_id)
+            if is_seen and (not wanted or group.state.lower() in wanted):
                 groups.append(
                     ListedGroup(group.group_id, group.protocol_type, group.state, CLASSIC)
                 )

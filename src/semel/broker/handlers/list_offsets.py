@@ -34,6 +34,7 @@ from semel.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from semel.wire.rights import DESCRIBE_TOPIC
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -61,17 +62,18 @@ def list_offsets(broker: "Broker", request: ListOffsetsRequest, call: Call) -> H
     ends_only = all(
         wanted.timestamp in AT_ONCE for topic in request.topics for wanted in topic.partitions
     )
-    searches = _Searches(broker, request, call.version)
+    searches = _Searches(broker, request, call)
     return searches.answer_at_once() if ends_only else searches.answer()
 
 
 class _Searches:
     """What one request asks for; a search by time reads batches."""
 
-    def __init__(self, broker: "Broker", request: ListOffsetsRequest, version: int) -> None:
+    def __init__(self, broker: "Broker", request: ListOffsetsRequest, call: Call) -> None:
         self._broker = broker
         self._request = request
-        self._version = version
+        self._call = call
+        self._version = call.version
 
     def answer_at_once(self) -> Answer:
         return self._answer(
@@ -147,6 +149,7 @@ class _Searches:
         self, topic: str, wanted: ListOffsetsPartition
     ) -> tuple[Lane, PartitionView, Offset]:
         """The partition, its lane, and where it ends for this reader."""
+        self._call.require(DESCRIBE_TOPIC, topic)
         timestamp_ms = wanted.timestamp
         if timestamp_ms < 0 and self._version < SINCE.get(timestamp_ms, NEVER):
             raise UnsupportedVersion(f"timestamp {timestamp_ms} has no meaning")

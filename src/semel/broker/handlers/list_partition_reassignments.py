@@ -10,6 +10,7 @@ from semel.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from semel.wire.rights import DESCRIBE_CLUSTER
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -18,4 +19,10 @@ if TYPE_CHECKING:
 def list_partition_reassignments(
     broker: "Broker", request: ListPartitionReassignmentsRequest, call: Call
 ) -> Answer:
+    if not call.may(DESCRIBE_CLUSTER):
+        refusal = call.refusal(DESCRIBE_CLUSTER)
+        refused = ListPartitionReassignmentsResponse(
+            error_code=refusal.code, error_message=str(refusal)
+        )
+        return Answer(refused, NO_MARKS)
     return Answer(ListPartitionReassignmentsResponse(), NO_MARKS)

@@ -14,6 +14,7 @@ from semel.wire.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+from semel.wire.rights import DESCRIBE_ID
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -34,7 +35,8 @@ async def list_transactions(
         for count, each in enumerate(lane.view.transactions(), 1):
             if count % IDS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if _is_wanted(each, request, lane.view.wall_ms()):
+            is_seen = call.may_see(DESCRIBE_ID, each.transactional_id)
+            if is_seen and _is_wanted(each, request, lane.view.wall_ms()):
                 listed.append(
                     TransactionState(each.transactional_id, each.producer_id, each.status.label)
                 )

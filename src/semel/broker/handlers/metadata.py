@@ -18,8 +18,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from semel.broker.answer import Answer, Call, Handled
-from semel.broker.authorized_operations import NOT_ASKED_FOR, ON_CLUSTER, ON_TOPIC
+from semel.broker.answer import NOT_ASKED_FOR, Answer, Call, Handled
+from semel.broker.asked_topics import topic_with_id
+from semel.broker.authorized_operations import cluster_operations
 from semel.broker.forwarding import forwarded, leader_to_ask
 from semel.broker.telling import Tells
 from semel.errors import (
@@ -31,7 +32,7 @@ from semel.errors import (
     ProtocolError,
     RequestError,
     TopicAlreadyExists,
-    UnknownTopicId,
+    TopicAuthorizationFailed,
 )
 from semel.lane.leader import LedBy
 from semel.lane.topics import CreateTopic
@@ -44,6 +45,12 @@ from semel.wire.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+)
+from semel.wire.rights import (
+    CREATE_IN_CLUSTER,
+    CREATE_TOPIC,
+    DESCRIBE_TOPIC,
+    ResourceType,
 )
 
 if TYPE_CHECKING:
@@ -69,16 +76,21 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Handled:
     if wants_all:
         if not broker.lanes.knows_topics and (leader := leader_to_ask(broker, call)) is not None:
             return _all_found_there(leader, broker, request, call)
-        found = [*_all_topics(broker)]
+        found = [topic for topic in _all_topics(broker) if call.may_see(DESCRIBE_TOPIC, topic.name)]
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
         telling = broker.topics.telling
         last_change = 0 if telling is None else telling.last_change
-        found = [_find(broker, wanted, may_create) for wanted in request.topics or ()]
+        found = [_find(broker, wanted, may_create, call) for wanted in request.topics or ()]
         if telling is not None and telling.last_change != last_change:
             return _once_heard(telling, broker, request, found, call)
         leader = leader_to_ask(broker, call)
-        missing = [n for n, topic in enumerate(found) if isinstance(topic, MetadataResponseTopic)]
+        missing = [
+            number
+            for number, topic in enumerate(found)
+            if isinstance(topic, MetadataResponseTopic)
+            and topic.error_code != TopicAuthorizationFailed.code
+        ]
         if leader is not None and missing:
             return _found_there(leader, broker, request, found, missing, call)
     describing = _describing(broker, found)
@@ -104,7 +116,7 @@ async def _all_found_there(
         None, include_topic_authorized_operations=request.include_topic_authorized_operations
     )
     try:
-        told = await forwarded(leader, call.api, ASKED_VERSION, wanted)
+        told = await forwarded(broker, leader, call, wanted, ASKED_VERSION)
     except CoordinatorLoadInProgress as error:
         raise ProtocolError(f"asked for all topics: {error}") from error
     return _answer(broker, request, told.topics, call)
@@ -125,7 +137,7 @@ async def _found_there(
         include_topic_authorized_operations=request.include_topic_authorized_operations,
     )
     with contextlib.suppress(CoordinatorLoadInProgress):
-        told = await forwarded(leader, call.api, ASKED_VERSION, wanted)
+        told = await forwarded(broker, leader, call, wanted, ASKED_VERSION)
         for number, topic in zip(missing, told.topics, strict=False):
             found[number] = topic
     return await _later(broker, request, _describing(broker, found), call)
@@ -162,7 +174,9 @@ def _answer(
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code == 0:
-                topic.topic_authorized_operations = ON_TOPIC
+                topic.topic_authorized_operations = call.operations(
+                    ResourceType.TOPIC, topic.name or ""
+                )
     return Answer(
         MetadataResponse(
             brokers=[MetadataResponseBroker(*node) for node in broker.nodes.named_for(call)],
@@ -170,25 +184,27 @@ def _answer(
             controller_id=broker.nodes.controller_id,
             topics=topics,
             cluster_authorized_operations=(
-                ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+                cluster_operations(call)
+                if request.include_cluster_authorized_operations
+                else NOT_ASKED_FOR
             ),
         ),
     )
 
 
 def _find(
-    broker: "Broker", wanted: MetadataRequestTopic, may_create: bool
+    broker: "Broker", wanted: MetadataRequestTopic, may_create: bool, call: Call
 ) -> TopicView | MetadataResponseTopic:
     """The topic, or why there is none."""
     name = wanted.name
     try:
         # The Java client leaves the name empty where it asks by id, and does not say null.
         if name is None or wanted.topic_id != NO_ID:
-            by_id = broker.lanes.topic_with_id(wanted.topic_id)
-            if by_id is None:
-                raise UnknownTopicId
-            return by_id
+            return topic_with_id(broker, wanted.topic_id, DESCRIBE_TOPIC, call)
+        call.require(DESCRIBE_TOPIC, name)
         if may_create and name not in broker.lanes.catalogue:
+            if not call.may_see(CREATE_IN_CLUSTER):
+                call.require(CREATE_TOPIC, name)
             return _create(broker, name)
         return broker.lanes.topic_named(name)
     except (NotLeaderOrFollower, NotController):

@@ -10,7 +10,7 @@ Answered when the offsets are durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.asked_offsets import answers, by_id, known_offsets, refused
+from semel.broker.asked_offsets import answers, by_id, known_offsets, readable, refused
 from semel.errors import CoordinatorNotAvailable, JournalFull, RequestError, UnknownTopicId
 from semel.groups.commands import CommitOffsets, CommitReply, OffsetToCommit
 from semel.types import GroupId, MemberId, TopicPartition
@@ -21,6 +21,7 @@ from semel.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from semel.wire.rights import READ_GROUP
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -33,12 +34,15 @@ def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) ->
     known: tuple[OffsetToCommit, ...] | None = None
     unknown: list[OffsetCommitRequestTopic] = []
     codes: dict[TopicPartition, int]
+    allowed: frozenset[str] = frozenset()
     try:
+        call.require(READ_GROUP, request.group_id)
         lane = broker.coordinators.of_group(request.group_id)
         catalogue = broker.lanes.catalogue_for_coordinators
         if call.version >= IDS_SINCE:
-            request.topics, unknown = by_id(catalogue, request.topics)
-        known = known_offsets(catalogue, request.topics)
+            request.topics, unknown = by_id(catalogue, request.topics, call)
+        allowed = readable(request.topics, call)
+        known = known_offsets(catalogue, request.topics, allowed)
         if call.version >= GROUPS_SINCE and request.generation_id_or_member_epoch >= 0:
             lane.view.check_group(GroupId(request.group_id))
         command = CommitOffsets(
@@ -49,9 +53,11 @@ def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) ->
             known,
             request.retention_time_ms,
         )
-        broker.topics.acquaint(lane, known)
-        reply = lane.waiting_room.ask_for(command, CommitReply)
-        codes = {outcome.partition: outcome.error_code for outcome in reply.partitions}
+        codes = {}
+        if allowed or not request.topics:
+            broker.topics.acquaint(lane, known)
+            reply = lane.waiting_room.ask_for(command, CommitReply)
+            codes = {outcome.partition: outcome.error_code for outcome in reply.partitions}
     except RequestError as error:
         codes = refused(request.topics, known, error)
     except JournalFull as error:
@@ -61,7 +67,7 @@ def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) ->
             name, [OffsetCommitResponsePartition(*each) for each in partitions], topic.topic_id
         )
         for topic, (name, partitions) in zip(
-            request.topics, answers(request.topics, codes), strict=True
+            request.topics, answers(request.topics, codes, allowed), strict=True
         )
     ]
     topics += map(_unknown, unknown)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.broker.asked_offsets import by_id
-from semel.errors import RequestError, UnknownTopicId
+from semel.errors import RequestError, TopicAuthorizationFailed, UnknownTopicId
 from semel.groups.commands import FetchedOffset, FetchOffsets
 from semel.types import GroupId, TopicPartition
 from semel.wire.messages.offset_fetch import (
@@ -29,6 +29,7 @@ from semel.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from semel.wire.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -39,10 +40,10 @@ REFUSAL_SINCE, SEVERAL_GROUPS_SINCE, IDS_SINCE = 2, 8, 10
 def offset_fetch(broker: "Broker", request: OffsetFetchRequest, call: Call) -> Answer:
     if call.version >= SEVERAL_GROUPS_SINCE:
         fetch = _group_by_id if call.version >= IDS_SINCE else _group
-        groups = [fetch(broker, group, request.require_stable) for group in request.groups]
+        groups = [fetch(broker, group, request.require_stable, call) for group in request.groups]
         return Answer(OffsetFetchResponse(groups=groups))
     try:
-        found = _fetch(broker, request.group_id, request.topics, request.require_stable)
+        found = _fetch(broker, request.group_id, request.topics, request.require_stable, call)
     except RequestError as error:
         return Answer(_refused(request, error, call.version))
     topics = [
@@ -72,10 +73,10 @@ def _refused(request: OffsetFetchRequest, error: RequestError, version: int) -> 
 
 
 def _group(
-    broker: "Broker", group: OffsetFetchRequestGroup, require_stable: bool
+    broker: "Broker", group: OffsetFetchRequestGroup, require_stable: bool, call: Call
 ) -> OffsetFetchResponseGroup:
     try:
-        found = _fetch(broker, group.group_id, group.topics, require_stable)
+        found = _fetch(broker, group.group_id, group.topics, require_stable, call)
     except RequestError as error:
         return OffsetFetchResponseGroup(group.group_id, error_code=error.code)
     return OffsetFetchResponseGroup(
@@ -90,16 +91,17 @@ def _group(
 
 
 def _group_by_id(
-    broker: "Broker", group: OffsetFetchRequestGroup, require_stable: bool
+    broker: "Broker", group: OffsetFetchRequestGroup, require_stable: bool, call: Call
 ) -> OffsetFetchResponseGroup:
     unknown: list[OffsetFetchRequestTopics] = []
     try:
+        call.require(DESCRIBE_GROUP, group.group_id)
         catalogue = broker.lanes.catalogue_for_coordinators
         if group.topics is not None:
-            group.topics, unknown = by_id(catalogue, group.topics)
+            group.topics, unknown = by_id(catalogue, group.topics, call)
     except RequestError as error:
         return OffsetFetchResponseGroup(group.group_id, error_code=error.code)
-    answer = _group(broker, group, require_stable)
+    answer = _group(broker, group, require_stable, call)
     if answer.error_code:
         return answer
     named, answer.topics = answer.topics, []
@@ -132,19 +134,31 @@ def _fetch(
     group_id: str,
     topics: list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None,
     require_stable: bool,
+    call: Call,
 ) -> Iterable[tuple[str, list[FetchedOffset]]]:
-    """What is found, by topic."""
+    """What is found, by topic, and then what the client may not see."""
+    call.require(DESCRIBE_GROUP, group_id)
     partitions = None
+    forbidden: list[FetchedOffset] = []
     if topics is not None:
-        partitions = tuple(
+        allowed = {topic.name for topic in topics if call.may(DESCRIBE_TOPIC, topic.name)}
+        asked = [
             TopicPartition(topic.name, index)
             for topic in topics
             for index in topic.partition_indexes
-        )
+        ]
+        partitions = tuple(each for each in asked if each.topic in allowed)
+        forbidden = [
+            FetchedOffset(each, error_code=TopicAuthorizationFailed.code)
+            for each in asked
+            if each.topic not in allowed
+        ]
     found = broker.coordinators.of_group(group_id).view.fetch_offsets(
         FetchOffsets(GroupId(group_id), partitions, require_stable)
     )
     by_topic: defaultdict[str, list[FetchedOffset]] = defaultdict(list)
-    for offset in found:
-        by_topic[offset.partition.topic].append(offset)
+    for offset in [*found, *forbidden]:
+        topic_name = offset.partition.topic
+        if topics is not None or call.may_see(DESCRIBE_TOPIC, topic_name):
+            by_topic[topic_name].append(offset)
     return by_topic.items()

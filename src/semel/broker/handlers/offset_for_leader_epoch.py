@@ -18,6 +18,7 @@ from semel.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from semel.wire.rights import CLUSTER_ACTION, DESCRIBE_TOPIC
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -31,7 +32,7 @@ def offset_for_leader_epoch(
             topics=[
                 OffsetForLeaderTopicResult(
                     topic.topic,
-                    [_look_up(broker, topic.topic, wanted) for wanted in topic.partitions],
+                    [_look_up(broker, topic.topic, wanted, call) for wanted in topic.partitions],
                 )
                 for topic in request.topics
             ]
@@ -39,8 +40,12 @@ def offset_for_leader_epoch(
     )
 
 
-def _look_up(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _look_up(
+    broker: "Broker", topic: str, wanted: OffsetForLeaderPartition, call: Call
+) -> EpochEndOffset:
     try:
+        if not call.may_see(CLUSTER_ACTION):
+            call.require(DESCRIBE_TOPIC, topic)
         lane = broker.lanes.of(TopicPartition(topic, wanted.partition))
         epoch = lane.view.epoch
         partition = lane.view.partition(topic, wanted.partition)

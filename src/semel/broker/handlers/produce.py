@@ -15,6 +15,7 @@ kernel has it, since the commit will make it durable. A compacted topic refuses 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.broker.answer import NO_MARKS, Answer, Call, Handled
+from semel.broker.asked_topics import topic_with_id
 from semel.broker.incoming import Missed, accepted, find_topic, look_at, no_room, refused
 from semel.broker.topic_counts import NO_COUNTS
 from semel.broker.transactional_produce import ProducingInTransaction
@@ -44,6 +45,7 @@ from semel.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from semel.wire.rights import WRITE_ID, WRITE_TOPIC
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -65,7 +67,13 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
         # What was refused before it on this connection is to come again before it. A producer that
         # is not known yet would begin with this batch, and the one before would find no place.
         raise ProtocolError("produce on a connection that was opened when another node led")
-    unknown = _give_names(broker, request) if call.version >= IDS_SINCE else []
+    if request.transactional_id is not None and not call.may(WRITE_ID, request.transactional_id):
+        refusal_of_id = call.refusal(WRITE_ID, request.transactional_id)
+        response = _refuse_all(request, refusal_of_id)
+        return Answer(response, NO_MARKS) if acks != ACKS_NONE else _unanswered(response)
+    turned_away: list[TopicProduceResponse] = []
+    if call.version >= IDS_SINCE or not call.is_unrestricted:
+        turned_away = _turn_away(broker, request, call)
     if request.transactional_id is None:
         writing = _Writing(broker)
         response = writing.write_all(request)
@@ -74,19 +82,21 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
             return Answer(response, durable=acks == ACKS_ALL)
         # A refusal may come from what is not yet durable, and must not outlive it.
         durable = acks == ACKS_ALL or refusal_ is not None
-        return _answer(broker, call, acks, _Outcome(response, refusal_, missed, unknown), durable)
+        return _answer(
+            broker, call, acks, _Outcome(response, refusal_, missed, turned_away), durable
+        )
     producing = ProducingInTransaction(broker, request, call)
     if not producing.decide():
-        return _answer_rest(broker, call, acks, producing, unknown)
-    return _answer_transactional(broker, call, acks, producing, unknown)
+        return _answer_rest(broker, call, acks, producing, turned_away)
+    return _answer_transactional(broker, call, acks, producing, turned_away)
 
 
 class _Outcome(NamedTuple):
     response: ProduceResponse
     refusal: RequestError | None
     missed: list[Missed]
-    unknown: list[TopicProduceResponse]
-    """Topics that are not known by their ids."""
+    turned_away: list[TopicProduceResponse]
+    """Topics that are not known by their ids, or that the client may not write to."""
 
 
 async def _answer_rest(
@@ -94,10 +104,10 @@ async def _answer_rest(
     call: Call,
     acks: int,
     producing: ProducingInTransaction,
-    unknown: list[TopicProduceResponse],
+    turned_away: list[TopicProduceResponse],
 ) -> Answer:
     await producing.decide_rest()
-    handled = _answer_transactional(broker, call, acks, producing, unknown)
+    handled = _answer_transactional(broker, call, acks, producing, turned_away)
     return handled if isinstance(handled, Answer) else await handled
 
 
@@ -106,18 +116,18 @@ def _answer_transactional(
     call: Call,
     acks: int,
     producing: ProducingInTransaction,
-    unknown: list[TopicProduceResponse],
+    turned_away: list[TopicProduceResponse],
 ) -> Handled:
     response = producing.response()
-    outcome = _Outcome(response, producing.refusal, producing.missed, unknown)
+    outcome = _Outcome(response, producing.refusal, producing.missed, turned_away)
     is_early = producing.refusal is None and producing.is_epoch_durable
     return _answer(broker, call, acks, outcome, durable=not is_early)
 
 
 def _answer(broker: "Broker", call: Call, acks: int, outcome: _Outcome, durable: bool) -> Handled:
-    response, refusal, missed, unknown = outcome
-    if unknown:
-        response.responses += unknown
+    response, refusal, missed, turned_away = outcome
+    if turned_away:
+        response.responses += turned_away
         refusal = refusal or UnknownTopicId()
         durable = True
     if refusal is not None:
@@ -148,25 +158,25 @@ def _send_away(broker: "Broker", response: ProduceResponse, call: Call) -> None:
     response.node_endpoints = list(endpoints.values())
 
 
-def _give_names(broker: "Broker", request: ProduceRequest) -> list[TopicProduceResponse]:
-    """Let the request go on as if it had named its topics; the answers for those that are not."""
+def _turn_away(broker: "Broker", request: ProduceRequest, call: Call) -> list[TopicProduceResponse]:
+    """Let the request go on as if it had named its topics, and only those that its client may write
+    to; the answers for the others."""
     known: list[TopicProduceData] = []
-    unknown: list[TopicProduceResponse] = []
+    turned_away: list[TopicProduceResponse] = []
     for topic in request.topic_data:
-        refusal: RequestError = UnknownTopicId("there is no topic with this id")
         try:
-            found = broker.lanes.topic_with_id(topic.topic_id)
-        except RequestError as error:
-            found, refusal = None, error
-        if found is None:
+            if call.version >= IDS_SINCE:
+                topic.name = topic_with_id(broker, topic.topic_id, WRITE_TOPIC, call).name
+            else:
+                call.require(WRITE_TOPIC, topic.name)
+        except RequestError as refusal:
             partitions = [refused(data, refusal) for data in topic.partition_data]
             broker.metrics.batches_refused += len(partitions)
-            unknown.append(TopicProduceResponse("", partitions, topic.topic_id))
+            turned_away.append(TopicProduceResponse(topic.name, partitions, topic.topic_id))
         else:
-            topic.name = found.name
             known.append(topic)
     request.topic_data = known
-    return unknown
+    return turned_away
 
 
 def _unanswered(response: ProduceResponse) -> Answer:

@@ -10,11 +10,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import NO_MARKS, Answer, Call, Handled
-from semel.errors import NotCoordinator, RequestError
+from semel.errors import GroupAuthorizationFailed, NotCoordinator, RequestError
 from semel.groups.commands import Sync, SyncReply
 from semel.lane.waiting_room import Replied
 from semel.types import GroupId, MemberId
 from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from semel.wire.rights import READ_GROUP
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -32,6 +33,8 @@ def sync_group(broker: "Broker", request: SyncGroupRequest, call: Call) -> Handl
             (MemberId(each.member_id), each.assignment) for each in request.assignments
         ),
     )
+    if not call.may(READ_GROUP, request.group_id):
+        return Answer(_response(SyncReply(GroupAuthorizationFailed.code)))
     try:
         replied = broker.coordinators.of_group(request.group_id).waiting_room.ask(command)
     except RequestError as error:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from semel.broker.answer import Answer, Call
-from semel.broker.asked_offsets import answers, by_id, known_offsets, refused
+from semel.broker.asked_offsets import answers, by_id, known_offsets, readable, refused
 from semel.broker.transactional import (
     as_version_of,
     dialect,
@@ -50,6 +50,7 @@ from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from semel.wire.rights import READ_GROUP, WRITE_ID
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -63,22 +64,28 @@ def txn_offset_commit(
 ) -> Answer | Coroutine[Any, Any, Answer]:
     producer_id = ProducerId(request.producer_id)
     epoch = ProducerEpoch(request.producer_epoch)
-    refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
     known: tuple[OffsetToCommit, ...] | None = None
     unknown: list[TxnOffsetCommitRequestTopic] = []
+    allowed: frozenset[str] = frozenset()
     try:
+        call.require(WRITE_ID, request.transactional_id)
+        call.require(READ_GROUP, request.group_id)
+        refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
         catalogue = broker.lanes.catalogue_for_coordinators
         if call.version >= IDS_SINCE:
-            request.topics, unknown = by_id(catalogue, request.topics)
-        known = known_offsets(catalogue, request.topics)
+            request.topics, unknown = by_id(catalogue, request.topics, call)
+        allowed = readable(request.topics, call)
+        known = known_offsets(catalogue, request.topics, allowed)
+        if request.topics and not allowed:
+            return _answer(broker, request, {}, unknown, allowed)
         committing = _Committing(broker, request, call, known)
         try:
             codes = committing.try_at_once()
         except (MustJoin, MustWait):
-            return _answer_later(broker, request, committing, known, unknown)
+            return _answer_later(broker, request, committing, known, unknown, allowed)
     except RequestError as error:
         codes = refused(request.topics, known, error)
-    return _answer(broker, request, codes, unknown)
+    return _answer(broker, request, codes, unknown, allowed)
 
 
 async def _answer_later(
@@ -87,12 +94,13 @@ async def _answer_later(
     committing: "_Committing",
     known: tuple[OffsetToCommit, ...],
     unknown: list[TxnOffsetCommitRequestTopic],
+    allowed: frozenset[str],
 ) -> Answer:
     try:
         codes = await committing.join_and_write()
     except RequestError as error:
         codes = refused(request.topics, known, error)
-    return _answer(broker, request, codes, unknown)
+    return _answer(broker, request, codes, unknown, allowed)
 
 
 def _answer(
@@ -100,6 +108,7 @@ def _answer(
     request: TxnOffsetCommitRequest,
     codes: dict[TopicPartition, int],
     unknown: list[TxnOffsetCommitRequestTopic],
+    allowed: frozenset[str],
 ) -> Answer:
     """`unknown` are topics that were named by ids which there are not."""
     topics = [
@@ -107,7 +116,7 @@ def _answer(
             name, [TxnOffsetCommitResponsePartition(*each) for each in partitions], topic.topic_id
         )
         for topic, (name, partitions) in zip(
-            request.topics, answers(request.topics, codes), strict=True
+            request.topics, answers(request.topics, codes, allowed), strict=True
         )
     ]
     topics += map(_unknown, unknown)

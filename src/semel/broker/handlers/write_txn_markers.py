@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.errors import (
+    ClusterAuthorizationFailed,
     CoordinatorNotAvailable,
     InvalidProducerEpoch,
     InvalidTransactionState,
@@ -30,12 +31,14 @@ from semel.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from semel.wire.rights import ALTER_CLUSTER, CLUSTER_ACTION
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
 def write_txn_markers(broker: "Broker", request: WriteTxnMarkersRequest, call: Call) -> Answer:
+    write = _write if call.may_see(ALTER_CLUSTER) or call.may(CLUSTER_ACTION) else _refuse
     results = [
         WritableTxnMarkerResult(
             marker.producer_id,
@@ -44,7 +47,7 @@ def write_txn_markers(broker: "Broker", request: WriteTxnMarkersRequest, call: C
                     topic.name,
                     [
                         WritableTxnMarkerPartitionResult(
-                            index, _write(broker, marker, topic.name, index)
+                            index, write(broker, marker, topic.name, index)
                         )
                         for index in topic.partition_indexes
                     ],
@@ -55,6 +58,10 @@ def write_txn_markers(broker: "Broker", request: WriteTxnMarkersRequest, call: C
         for marker in request.markers
     ]
     return Answer(WriteTxnMarkersResponse(results))
+
+
+def _refuse(broker: "Broker", marker: WritableTxnMarker, topic: str, index: int) -> int:
+    return ClusterAuthorizationFailed.code
 
 
 def _write(broker: "Broker", marker: WritableTxnMarker, topic: str, index: int) -> int:

@@ -1,0 +1,81 @@
+"""Who may do what here: what lane 0 says, as long as that is known to be so still.
+
+Law: nothing is decided by a list that may have been replaced for longer than `STALE_S`. Whoever
+hears nothing more of lane 0 decides nothing, and closes the connections that ask.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from semel.access.access_list import AccessListView
+from semel.access.principal import Caller
+from semel.access.rights import UNRESTRICTED, AccessSettings, CallersRights, Rights
+from semel.broker.audit import Audit
+from semel.broker.config import BrokerConfig
+from semel.broker.led_lanes import LedLanes
+from semel.errors import AccessUnknown
+from semel.wire.rights import Right
+
+STALE_S: Final = 5.0
+
+
+class AccessControl:
+    def __init__(
+        self,
+        lanes: LedLanes,
+        config: BrokerConfig,
+        audit: Audit,
+        silent_s: Callable[[], float],
+    ) -> None:
+        """`silent_s` tells how long ago it was last known that nothing newer is to be heard of
+        lane 0."""
+        self.is_on: Final = config.has_access_control
+        """Without it everybody may do everything, and it is asked for nothing."""
+        self._lanes = lanes
+        self._settings = AccessSettings(
+            config.principals_of_super_users, config.allow_everyone_if_no_acl_found
+        )
+        self._audit = audit
+        self._silent_s = silent_s
+        self._has_heard = asyncio.Event()
+
+    def rights_of(self, caller: Caller) -> Rights:
+        if not self.is_on:
+            return UNRESTRICTED
+        return CallersRights(caller, self.access_list, self._settings, self._refused)
+
+    def access_list(self) -> AccessListView:
+        """Raises AccessUnknown."""
+        access = self._lanes.access
+        if access is None:
+            raise AccessUnknown("nobody has told who may do what")
+        silent_s = self._silent_s()
+        if silent_s > STALE_S:
+            raise AccessUnknown(f"what is known of who may do what is {silent_s:.1f} s old")
+        return access.access_list
+
+    def look(self) -> None:
+        """Something was heard of lane 0."""
+        self._has_heard.set()
+        self._has_heard = asyncio.Event()
+
+    async def until_known(self, until_s: float) -> None:
+        """Return when it is known who may do what, or it is this time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                while not self._is_known:
+                    await self._has_heard.wait()
+
+    @property
+    def _is_known(self) -> bool:
+        try:
+            self.access_list()
+        except AccessUnknown:
+            return False
+        return True
+
+    def _refused(self, caller: Caller, right: Right, name: str) -> None:
+        rule = self.access_list().denying(caller.principal, caller.host, right, name)
+        self._audit.access_refused(caller, right, name, "" if rule is None else str(rule))

@@ -1,0 +1,486 @@
+"""Each API asks for the rights that the table says before it looks at anything, and refuses without
+a trace."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker.handled_producer import HandledProducer
+from semel.access.principal import Caller, Principal
+from semel.access.rules import PatternType, Permission, Rule
+from semel.broker.broker import Broker
+from semel.broker.config import AUTHORIZER
+from semel.lane.rules import AddRules, RemoveRules
+from semel.lane.topics import CreateTopic
+from semel.types import Position
+from semel.wire.apis import APIS
+from semel.wire.rights import (
+    CLUSTER_NAME,
+    CREATE_TOPIC,
+    DELETE_TOPIC,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_GROUP,
+    DESCRIBE_ID,
+    DESCRIBE_TOPIC,
+    NEEDED,
+    READ_GROUP,
+    READ_TOPIC,
+    WRITE_ID,
+    WRITE_TOPIC,
+    ResourceType,
+    Right,
+)
+from support.access_table import (
+    ANN,
+    CASES,
+    GROUP,
+    ID,
+    LEFT_OUT,
+    NEW_TOPIC,
+    REFUSALS,
+    TOPIC,
+    TOPIC_REFUSED,
+    UNKNOWN_ID,
+    Case,
+    batch,
+    codes,
+    request,
+    rule,
+    rules,
+)
+from support.handled import CONFIG, Machine, Peer, call, on_a
+from support.inside import journal_of
+from support.raw_client import BY_MODULE
+
+ROOT = Principal("User", "root")
+ON = replace(CONFIG, authorizer_class_name=AUTHORIZER, super_users=str(ROOT))
+ABSENT, ILLEGAL = "absent", "!legal"
+assert len(TOPIC) == len(ABSENT) == len(ILLEGAL) == len(GROUP) == len(ID)
+
+
+class Guarded(Machine):
+    def __init__(self) -> None:
+        super().__init__(ON)
+
+
+def as_(broker: Broker, principal: Principal = ANN) -> Peer:
+    peer = Peer()
+    peer.caller = Caller(principal, host="127.0.0.1")
+    peer.rights = broker.access.rights_of(peer.caller)
+    return peer
+
+
+def say(broker: Broker, said: Iterable[Rule]) -> None:
+    broker.lanes.controller.submit(AddRules(tuple(said)))
+
+
+def take_back(broker: Broker, said: Iterable[Rule]) -> None:
+    broker.lanes.controller.submit(RemoveRules(tuple(said)))
+
+
+def end_of(broker: Broker) -> Position:
+    return journal_of(broker).end
+
+
+async def fill(broker: Broker) -> None:
+    """So that there is what requests name."""
+    broker.topics.create(CreateTopic(TOPIC, 1, {}))
+    producer = HandledProducer(broker, ID)
+    assert await producer.init() == 0
+    assert (await producer.produce(TOPIC, b"x")).error_code == 0
+    assert await producer.end(commit=True) == 0
+    commit = next(case for case in CASES if case.module == "offset_commit")
+    response = await call(broker, commit.module, commit.version, commit.request)
+    assert set(codes(response)) == {0}
+
+
+async def answered(broker: Broker, case: Case, peer: Peer) -> Any:
+    return await call(broker, case.module, case.version, case.request, peer)
+
+
+def test_the_table_has_every_api_that_needs_a_right() -> None:
+    needing = {
+        api.module for api in APIS if api.served and NEEDED.get(api.key) and not api._is_opaque
+    }
+    assert needing == {case.module for case in CASES} | LEFT_OUT
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@on_a(Guarded)
+async def test_who_has_no_right_is_refused_and_changes_nothing(
+    machine: Machine, case: Case
+) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        before = end_of(broker)
+        response = await answered(broker, case, as_(broker))
+        refusals = {code for code in codes(response) if code}
+        assert refusals == {case.refusal}
+        assert end_of(broker) == before
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@on_a(Guarded)
+async def test_exactly_the_rights_that_it_needs_are_enough(machine: Machine, case: Case) -> None:
+    async with machine.broker() as broker:
+        creates = any(CREATE_TOPIC in rights for rights in case.enough)
+        if not creates:
+            await fill(broker)
+        for rights in case.enough:
+            for lacking in rights:
+                said = rules(each for each in rights if each is not lacking)
+                say(broker, said)
+                before = end_of(broker)
+                response = await answered(broker, case, as_(broker))
+                assert REFUSALS & {*codes(response)}, lacking
+                if not (creates and rights[0] is not lacking):
+                    assert end_of(broker) == before
+                take_back(broker, said)
+                if creates and TOPIC in broker.lanes.catalogue:
+                    broker.topics.delete(broker.lanes.catalogue.named(TOPIC))
+            said = rules(rights)
+            say(broker, said)
+            response = await answered(broker, case, as_(broker))
+            assert not REFUSALS & {*codes(response)}
+            take_back(broker, said)
+            if creates:
+                broker.topics.delete(broker.lanes.catalogue.named(TOPIC))
+
+
+@on_a(Guarded)
+async def test_super_users_are_refused_nothing(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        everything = ResourceType.TOPIC, "*", PatternType.LITERAL, Principal("User", "*"), "*"
+        say(broker, [Rule(*everything, operation=2, permission=Permission.DENY)])  # type: ignore[arg-type]
+        for case in CASES:
+            response = await answered(broker, case, as_(broker, ROOT))
+            assert not REFUSALS & {*codes(response)}, case
+
+
+# Rule 2: a refusal does not tell what is there.
+
+
+def said_of(case: Case, name: str) -> Case:
+    """The same request about something of another name, of as many letters."""
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: renamed(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [renamed(each) for each in value]
+        return name if value in (TOPIC, GROUP, ID) else value
+
+    return case._replace(fields=renamed(case.fields))
+
+
+def encoded(case: Case, response: Any) -> bytes:
+    api = BY_MODULE[case.module]
+    return b"".join(map(bytes, api.encode_response(response, case.version)))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@on_a(Guarded)
+async def test_a_refusal_is_the_same_for_what_is_there_what_is_not_and_what_cannot_be(
+    machine: Machine, case: Case
+) -> None:
+    async with machine.broker() as broker:
+        empty = encoded(case, await answered(broker, case, as_(broker)))
+        await fill(broker)
+        there = encoded(case, await answered(broker, case, as_(broker)))
+        assert there == empty
+        for name in (ABSENT, ILLEGAL):
+            other = said_of(case, name)
+            response = encoded(other, await answered(broker, other, as_(broker)))
+            for known in (TOPIC, GROUP, ID):
+                there = there.replace(known.encode(), name.encode())
+            assert response == there
+            there = encoded(case, await answered(broker, case, as_(broker)))
+
+
+def by_id(topic_id: bytes) -> list[Case]:
+    produced = {"topic_id": topic_id, "partition_data": [{"index": 0, "records": batch()}]}
+    fetched = {"topic_id": topic_id, "partitions": [{"partition": 0}]}
+    offsets = {"topic_id": topic_id, "partitions": [{"partition_index": 0, "committed_offset": 1}]}
+    read = {"topic_id": topic_id, "partition_indexes": [0]}
+    in_transaction = {"transactional_id": ID, "group_id": GROUP, "topics": [offsets]}
+    return [
+        Case("produce", 13, {"acks": -1, "topic_data": [produced]}, UNKNOWN_ID, ()),
+        Case("fetch", 13, {"topics": [fetched]}, UNKNOWN_ID, ()),
+        Case("metadata", 12, {"topics": [{"topic_id": topic_id}]}, UNKNOWN_ID, ()),
+        Case("delete_topics", 6, {"topics": [{"topic_id": topic_id}]}, UNKNOWN_ID, ()),
+        Case("offset_commit", 10, {"group_id": GROUP, "topics": [offsets]}, UNKNOWN_ID, ()),
+        Case(
+            "offset_fetch",
+            10,
+            {"groups": [{"group_id": GROUP, "topics": [read]}]},
+            UNKNOWN_ID,
+            (),
+        ),
+        Case("txn_offset_commit", 6, in_transaction, UNKNOWN_ID, ()),
+    ]
+
+
+@on_a(Guarded)
+async def test_who_may_not_know_of_a_topic_hears_that_nobody_has_its_id(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        say(broker, rules([READ_GROUP, WRITE_ID]))
+        topic_id = broker.lanes.catalogue.named(TOPIC).topic_id
+        other_id = bytes(range(16))
+        for case, other in zip(by_id(topic_id), by_id(other_id), strict=True):
+            before = end_of(broker)
+            response = await answered(broker, case, as_(broker))
+            assert {code for code in codes(response) if code} == {UNKNOWN_ID}
+            absent = encoded(other, await answered(broker, other, as_(broker)))
+            assert encoded(case, response).replace(topic_id, other_id) == absent
+            assert end_of(broker) == before
+
+
+@on_a(Guarded)
+async def test_who_may_know_of_a_topic_hears_that_it_may_not(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        say(broker, rules([READ_GROUP, WRITE_ID, DESCRIBE_TOPIC]))
+        topic_id = broker.lanes.catalogue.named(TOPIC).topic_id
+        for case in by_id(topic_id):
+            response = await answered(broker, case, as_(broker))
+            describes = case.module in ("metadata", "offset_fetch")
+            expected = set() if describes else {TOPIC_REFUSED}
+            assert {code for code in codes(response) if code} == expected, case
+
+
+# What is left out.
+
+
+@on_a(Guarded)
+async def test_what_may_not_be_seen_is_left_out_of_lists(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        ann = as_(broker)
+
+        async def ask(module: str, version: int, **fields: Any) -> Any:
+            return await call(broker, module, version, request(module, **fields), ann)
+
+        async def topics() -> set[str]:
+            named = (await ask("metadata", 9, topics=None)).topics
+            listed = (await ask("describe_topic_partitions", 0)).topics
+            assert {each.name for each in named} == {each.name for each in listed}
+            return {each.name for each in named}
+
+        async def groups() -> list[str]:
+            return [each.group_id for each in (await ask("list_groups", 4)).groups]
+
+        async def ids() -> list[str]:
+            found = (await ask("list_transactions", 0)).transaction_states
+            return [each.transactional_id for each in found]
+
+        assert (await topics(), await groups(), await ids()) == (set(), [], [])
+        say(broker, rules([DESCRIBE_TOPIC, DESCRIBE_GROUP, DESCRIBE_ID]))
+        assert (await topics(), await groups(), await ids()) == ({TOPIC}, [GROUP], [ID])
+        say(broker, [rule(DESCRIBE_CLUSTER)])
+        take_back(broker, [rule(DESCRIBE_GROUP)])
+        assert await groups() == [GROUP]
+
+        offsets = await ask("offset_fetch", 8, groups=[{"group_id": GROUP, "topics": None}])
+        assert offsets.groups[0].error_code == 30
+        say(broker, [rule(DESCRIBE_GROUP)])
+        take_back(broker, [rule(DESCRIBE_TOPIC)])
+        offsets = await ask("offset_fetch", 8, groups=[{"group_id": GROUP, "topics": None}])
+        assert (offsets.groups[0].error_code, offsets.groups[0].topics) == (0, [])
+
+
+@on_a(Guarded)
+async def test_topics_of_a_transaction_are_shown_to_who_may_see_them(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        broker.topics.create(CreateTopic(TOPIC, 1, {}))
+        producer = HandledProducer(broker, ID)
+        await producer.init()
+        await producer.produce(TOPIC, b"x")
+        say(broker, [rule(DESCRIBE_ID)])
+
+        async def topics() -> list[str]:
+            asked = request("describe_transactions", transactional_ids=[ID])
+            response = await call(broker, "describe_transactions", 0, asked, as_(broker))
+            (state,) = response.transaction_states
+            assert state.error_code == 0
+            return [each.topic for each in state.topics]
+
+        assert await topics() == []
+        say(broker, [rule(DESCRIBE_TOPIC)])
+        assert await topics() == [TOPIC]
+
+
+@on_a(Guarded)
+async def test_operations_are_those_that_are_allowed(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+
+        def bits(*rights: Right) -> int:
+            return sum(1 << right.operation for right in rights)
+
+        async def asked() -> tuple[int, int, int, int]:
+            ann = as_(broker)
+            wanted = request(
+                "metadata",
+                topics=[{"name": TOPIC}],
+                include_topic_authorized_operations=True,
+                include_cluster_authorized_operations=True,
+            )
+            named = await call(broker, "metadata", 9, wanted, ann)
+            wanted = request("describe_groups", groups=[GROUP], include_authorized_operations=True)
+            group = (await call(broker, "describe_groups", 5, wanted, ann)).groups[0]
+            wanted = request("describe_cluster", include_cluster_authorized_operations=True)
+            cluster = await call(broker, "describe_cluster", 0, wanted, ann)
+            assert cluster.cluster_authorized_operations == named.cluster_authorized_operations
+            return (
+                named.topics[0].topic_authorized_operations,
+                group.authorized_operations,
+                cluster.cluster_authorized_operations,
+                cluster.error_code,
+            )
+
+        say(broker, rules([READ_TOPIC, READ_GROUP]))
+        assert await asked() == (
+            bits(READ_TOPIC, DESCRIBE_TOPIC),
+            bits(READ_GROUP, DESCRIBE_GROUP),
+            0,
+            0,
+        )
+        say(broker, [rule(DESCRIBE_CLUSTER)])
+        assert (await asked())[2] == bits(DESCRIBE_CLUSTER)
+
+
+# Some of it allowed.
+
+
+@on_a(Guarded)
+async def test_of_several_topics_each_is_decided_by_itself(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        broker.topics.create(CreateTopic(NEW_TOPIC, 1, {}))
+        say(broker, [rule(WRITE_TOPIC, NEW_TOPIC)])
+        data = [
+            {"name": name, "partition_data": [{"index": 0, "records": batch()}]}
+            for name in (TOPIC, NEW_TOPIC)
+        ]
+        asked = request("produce", acks=-1, topic_data=data)
+        response = await call(broker, "produce", 9, asked, as_(broker))
+        found = {
+            topic.name: (topic.partition_responses[0].error_code, topic.partition_responses[0])
+            for topic in response.responses
+        }
+        assert {name: code for name, (code, _) in found.items()} == {TOPIC: 29, NEW_TOPIC: 0}
+        assert found[NEW_TOPIC][1].base_offset == 0
+        assert found[TOPIC][1].error_message == "User:ann may not: Write topic 'orders'"
+
+
+@on_a(Guarded)
+async def test_partitions_that_could_be_added_hear_that_nothing_was_tried(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        broker.topics.create(CreateTopic(NEW_TOPIC, 1, {}))
+        say(broker, [rule(WRITE_ID), rule(WRITE_TOPIC, NEW_TOPIC)])
+        asked = request(
+            "add_partitions_to_txn",
+            v3_and_below_transactional_id=ID,
+            v3_and_below_topics=[{"name": each, "partitions": [0]} for each in (TOPIC, NEW_TOPIC)],
+        )
+        response = await call(broker, "add_partitions_to_txn", 3, asked, as_(broker))
+        assert [*codes(response)] == [29, 55]
+
+
+@on_a(Guarded)
+async def test_settings_of_a_new_topic_are_shown_to_who_may_see_them(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        say(broker, [rule(CREATE_TOPIC)])
+        topics = [{"name": TOPIC, "num_partitions": 2, "replication_factor": 1}]
+        asked = request("create_topics", topics=topics)
+        response = await call(broker, "create_topics", 7, asked, as_(broker))
+        (result,) = response.topics
+        assert (result.error_code, result.topic_config_error_code) == (0, 29)
+        assert (result.num_partitions, result.configs) == (-1, [])
+        assert broker.lanes.catalogue.named(TOPIC).partition_count == 2
+
+
+@on_a(Guarded)
+async def test_who_may_see_a_topic_hears_whether_it_is_there_to_be_deleted(
+    machine: Machine,
+) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        say(broker, [rule(DESCRIBE_TOPIC, "*"), rule(DELETE_TOPIC, ABSENT)])
+        asked = request("delete_topics", topics=[{"name": TOPIC}, {"name": ABSENT}])
+        response = await call(broker, "delete_topics", 6, asked, as_(broker))
+        assert [each.error_code for each in response.responses] == [29, 3]
+        assert TOPIC in broker.lanes.catalogue
+
+
+# Without access control.
+
+
+@on_a(Machine)
+async def test_where_access_control_is_off_the_access_list_cannot_be_asked_for(
+    machine: Machine,
+) -> None:
+    async with machine.broker() as broker:
+        found = []
+        for case in CASES:
+            if case.module.endswith("acls"):
+                response = await answered(broker, case, Peer())
+                found += [code for code in codes(response) if code]
+        assert found == [54, 54, 54]
+
+
+@on_a(Guarded)
+async def test_rules_are_added_shown_and_removed(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        root = as_(broker, ROOT)
+
+        async def ask(module: str, **fields: Any) -> Any:
+            return await call(broker, module, 3, request(module, **fields), root)
+
+        good = {
+            "resource_type": 2,
+            "resource_name": "t",
+            "resource_pattern_type": 4,
+            "principal": "User:bob",
+            "host": "*",
+            "operation": 3,
+            "permission_type": 3,
+        }
+        bad = [
+            good | {"resource_type": 4},
+            good | {"resource_type": 9},
+            good | {"principal": "bob"},
+            good | {"operation": 1},
+            good | {"resource_name": ""},
+            good | {"permission_type": 1},
+            good | {"resource_pattern_type": 2},
+        ]
+        cluster = good | {
+            "resource_type": 4,
+            "resource_name": CLUSTER_NAME,
+            "resource_pattern_type": 3,
+        }
+        created = await ask("create_acls", creations=[good, *bad, cluster, good])
+        assert [each.error_code for each in created.results] == [0, *[42] * len(bad), 0, 0]
+        anything = {"resource_type_filter": 1, "pattern_type_filter": 1}
+        anything |= {"operation": 1, "permission_type": 1}
+        shown = await ask("describe_acls", **anything)
+        assert [
+            (each.resource_type, each.resource_name, each.pattern_type, len(each.acls))
+            for each in shown.resources
+        ] == [(2, "t", 4, 1), (4, CLUSTER_NAME, 3, 1)]
+        match = anything | {"resource_type_filter": 2, "resource_name_filter": "tea"}
+        deleted = await ask(
+            "delete_acls", filters=[match | {"pattern_type_filter": 2}, anything | {"operation": 0}]
+        )
+        first, second = deleted.filter_results
+        assert [each.resource_name for each in first.matching_acls] == ["t"]
+        assert (first.error_code, second.error_code) == (0, 42)
+        assert (await ask("describe_acls", **anything | {"operation": 99})).error_code == 42
+        shown = await ask("describe_acls", **anything)
+        assert [each.resource_type for each in shown.resources] == [4]
