@@ -1,6 +1,7 @@
 """Each API asks for the rights that the table says before it looks at anything, and refuses without
 a trace."""
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -10,8 +11,12 @@ import pytest
 from broker.handled_producer import HandledProducer
 from semel.access.principal import Caller, Principal
 from semel.access.rules import PatternType, Permission, Rule
+from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker
-from semel.broker.config import AUTHORIZER
+from semel.broker.config import AUTHORIZER, BrokerConfig
+from semel.broker.dispatch import route
+from semel.broker.handlers import fetch
+from semel.errors import ConfigError
 from semel.lane.rules import AddRules, RemoveRules
 from semel.lane.topics import CreateTopic
 from semel.types import Position
@@ -53,6 +58,7 @@ from support.access_table import (
 from support.handled import CONFIG, Machine, Peer, call, on_a
 from support.inside import journal_of
 from support.raw_client import BY_MODULE
+from support.seeded_loop import elapse
 
 ROOT = Principal("User", "root")
 ON = replace(CONFIG, authorizer_class_name=AUTHORIZER, super_users=str(ROOT))
@@ -484,3 +490,175 @@ async def test_rules_are_added_shown_and_removed(machine: Machine) -> None:
         assert (await ask("describe_acls", **anything | {"operation": 99})).error_code == 42
         shown = await ask("describe_acls", **anything)
         assert [each.resource_type for each in shown.resources] == [4]
+
+
+# Rules 4, 5 and 15: rights that come and go.
+
+
+@on_a(Guarded)
+async def test_a_change_is_answered_when_it_is_durable(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        case = next(case for case in CASES if case.module == "create_acls")
+        known = route(BY_MODULE[case.module].key)
+        asked = Call(known.api, case.version, 1, None, as_(broker, ROOT))
+        answer = known.handler(broker, case.request, asked)
+        assert isinstance(answer, Answer)
+        assert answer.durable
+        marks = broker.lanes.marks() if answer.marks is None else answer.marks
+        assert [mark.position for mark in marks] == [end_of(broker)]
+
+
+@on_a(Guarded)
+async def test_what_was_decided_on_a_connection_is_decided_anew_by_other_rules(
+    machine: Machine,
+) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        ann = as_(broker)
+        case = next(case for case in CASES if case.module == "list_offsets")
+        found = []
+        for change in (say, take_back, say):
+            change(broker, [rule(DESCRIBE_TOPIC)])
+            found.append({*codes(await answered(broker, case, ann))})
+        assert found == [{0}, {29}, {0}]
+
+
+def fetching(broker: Broker, peer: Peer, max_wait_ms: int) -> "asyncio.Task[Any]":
+    topic = {"topic": TOPIC, "partitions": [{"partition": 0, "fetch_offset": 2}]}
+    topic["partitions"][0]["partition_max_bytes"] = 1_000  # type: ignore[index]
+    asked = request("fetch", max_wait_ms=max_wait_ms, min_bytes=1, topics=[topic])
+    return asyncio.create_task(call(broker, "fetch", 12, asked, peer))
+
+
+async def stored(broker: Broker) -> None:
+    case = next(case for case in CASES if case.module == "produce")
+    assert {*codes(await answered(broker, case, as_(broker, ROOT)))} == {0}
+
+
+def data_of(response: Any) -> tuple[int, bytes]:
+    (partition,) = response.responses[0].partitions
+    return partition.error_code, b"".join(map(bytes, partition.records or []))
+
+
+@on_a(Guarded)
+async def test_a_fetch_that_waits_is_looked_at_again_when_it_answers(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        say(broker, [rule(READ_TOPIC)])
+        waiting = fetching(broker, as_(broker), 10_000)
+        await elapse(1.0)
+        await stored(broker)
+        error_code, records = data_of(await waiting)
+        assert (error_code, bool(records)) == (0, True)
+        topic = {"topic": TOPIC, "partitions": [{"partition": 0, "fetch_offset": 3}]}
+        topic["partitions"][0]["partition_max_bytes"] = 1_000  # type: ignore[index]
+        asked = request("fetch", max_wait_ms=10_000, min_bytes=1, topics=[topic])
+        waiting = asyncio.create_task(call(broker, "fetch", 12, asked, as_(broker)))
+        await elapse(1.0)
+        take_back(broker, [rule(READ_TOPIC)])
+        await stored(broker)
+        assert data_of(await waiting) == (29, b"")
+
+
+@on_a(Guarded)
+async def test_a_right_that_goes_while_the_disk_is_read_is_gone(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        say(broker, [rule(READ_TOPIC)])
+        await stored(broker)
+
+        async def found_late(self: Any) -> None:
+            for lane, share in self._shares.items():
+                self._keep(lane, await lane.log.find(share.wanted, self._room))
+            take_back(broker, [rule(READ_TOPIC)])
+
+        monkeypatch.setattr(fetch._Look, "find_now", lambda _: False)
+        monkeypatch.setattr(fetch._Look, "find", found_late)
+        assert data_of(await fetching(broker, as_(broker), 0)) == (29, b"")
+
+
+@on_a(Guarded)
+async def test_each_request_of_a_transaction_needs_its_right(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        broker.topics.create(CreateTopic(TOPIC, 1, {}))
+        rights = rules([WRITE_ID, WRITE_TOPIC])
+        say(broker, rights)
+        ann = as_(broker)
+        taken = await call(
+            broker,
+            "init_producer_id",
+            4,
+            request("init_producer_id", transactional_id=ID, transaction_timeout_ms=60_000),
+            ann,
+        )
+        producer = {"producer_id": taken.producer_id, "producer_epoch": taken.producer_epoch}
+
+        async def produced(sequence: int) -> set[int]:
+            records = batch(**producer, base_sequence=sequence, is_transactional=True)
+            data = {"name": TOPIC, "partition_data": [{"index": 0, "records": records}]}
+            asked = request("produce", acks=-1, transactional_id=ID, topic_data=[data])
+            return {*codes(await call(broker, "produce", 12, asked, ann))}
+
+        async def ended() -> int:
+            asked = request("end_txn", transactional_id=ID, committed=True, **producer)
+            response = await call(broker, "end_txn", 5, asked, ann)
+            return int(response.error_code)
+
+        assert await produced(0) == {0}
+        take_back(broker, [rule(WRITE_ID)])
+        before = end_of(broker)
+        assert await produced(1) == {53}
+        assert await ended() == 53
+        say(broker, [rule(WRITE_ID)])
+        take_back(broker, [rule(WRITE_TOPIC)])
+        refused = end_of(broker)
+        assert await produced(1) == {29}
+        assert end_of(broker) == refused
+        assert before < refused
+        assert await ended() == 0
+
+
+# What is told.
+
+
+@on_a(Guarded)
+async def test_changes_and_refusals_are_told(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, dict[str, Any]]] = []
+    async with machine.broker() as broker:
+        monkeypatch.setattr(broker.audit, "_sink", lambda event, **what: told.append((event, what)))
+        case = next(case for case in CASES if case.module == "create_acls")
+        await answered(broker, case, as_(broker, ROOT))
+        await answered(broker, case, as_(broker, ROOT))
+        denied = rule(DESCRIBE_TOPIC)._replace(permission=Permission.DENY)
+        say(broker, [denied])
+        case = next(case for case in CASES if case.module == "list_offsets")
+        for _ in range(3):
+            await answered(broker, case, as_(broker))
+    added, refused = told
+    assert added[0] == "rule added"
+    assert added[1]["rule"] == "ALLOW User:bob from * READ on TOPIC 't'"
+    assert added[1]["principal"] == "User:root"
+    assert refused[0] == "access refused"
+    assert (refused[1]["right"], refused[1]["name"]) == ("Describe topic", TOPIC)
+    assert refused[1]["rule"] == str(denied)
+
+
+def test_settings_of_access_control_go_together() -> None:
+    with pytest.raises(ConfigError, match=r"must be org\.apache\.kafka"):
+        BrokerConfig.from_values({"authorizer.class.name": "my.Authorizer"})
+    with pytest.raises(ConfigError, match="say nothing without access"):
+        BrokerConfig.from_values({"super.users": "User:ann"})
+    with pytest.raises(ConfigError, match="'ann' is no principal"):
+        BrokerConfig.from_values({"authorizer.class.name": AUTHORIZER, "super.users": "ann"})
+    with pytest.raises(ConfigError, match="9000 at most"):
+        BrokerConfig.from_values(
+            {"authorizer.class.name": AUTHORIZER, "cluster.detection.ms": 10_000}
+        )
+    config = BrokerConfig.from_values(
+        {"authorizer.class.name": AUTHORIZER, "super.users": "User:ann;User:CN=b, OU=c; "}
+    )
+    assert config.principals_of_super_users == {ANN, Principal("User", "CN=b, OU=c")}

@@ -3,7 +3,7 @@
 import pytest
 
 from semel.wire.apis import BY_KEY, Api
-from semel.wire.rights import NEEDED, READ_TOPIC, WRITE_TOPIC
+from semel.wire.rights import DESCRIBE_TOPIC, NEEDED, WRITE_TOPIC
 
 
 def test_an_api_that_is_served_without_a_word_about_rights_does_not_start() -> None:
@@ -16,6 +16,6 @@ def test_what_is_not_served_needs_no_rights() -> None:
 
 
 def test_the_rights_of_an_api_are_those_of_its_row() -> None:
-    assert BY_KEY[1].rights == (READ_TOPIC,)
+    assert BY_KEY[2].rights == (DESCRIBE_TOPIC,)
     assert WRITE_TOPIC in BY_KEY[0].rights
     assert all(BY_KEY[key].rights == rights for key, rights in NEEDED.items() if key in BY_KEY)

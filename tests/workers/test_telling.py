@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from semel.broker.broker import Broker, Storage, Workers
+from semel.broker.config import BrokerConfig
 from semel.broker.neighbour import Neighbour
 from semel.broker.worker import Worker
 from semel.cluster import messages
@@ -48,7 +49,8 @@ BROKER_SETTINGS = 4
 class Machine:
     """Its workers are killed and frozen one by one."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: BrokerConfig = CONFIG) -> None:
+        self._config = config
         self._rng = Random(1)
         self.devices = [MemoryDevice(Random(number)) for number in range(COUNT)]
         self.brokers: dict[int, Broker] = {}
@@ -63,7 +65,7 @@ class Machine:
         """Killed at the end of the block."""
         own = LEADERS[index]
         broker = Broker(
-            replace(CONFIG, node_id=own.node_id),
+            replace(self._config, node_id=own.node_id),
             [self.devices[index]],
             Storage("memory", lambda: (2**41, 2**40)),
             LoopClock(),
@@ -122,10 +124,10 @@ class Line:
 
 
 def on_two_workers(
-    scenario: Callable[[Machine], Coroutine[Any, Any, None]],
+    scenario: Callable[[Machine], Coroutine[Any, Any, None]], config: BrokerConfig = CONFIG
 ) -> Callable[[], None]:
     async def on_a_machine() -> None:
-        await scenario(Machine())
+        await scenario(Machine(config))
 
     def test() -> None:
         run(Random(1), on_a_machine())

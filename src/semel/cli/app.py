@@ -4,6 +4,7 @@ from cyclopts import App
 
 from semel import __version__
 from semel.cli import (
+    acl,
     broker,
     cluster,
     cluster_status,
@@ -37,6 +38,7 @@ app.command(control.app)
 app.command(group.app)
 app.command(pipeline.app)
 app.command(txn.app)
+app.command(acl.app)
 app.command(config.app)
 app.command(broker.app)
 app.command(log.app)

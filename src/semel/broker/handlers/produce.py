@@ -78,7 +78,7 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
         writing = _Writing(broker)
         response = writing.write_all(request)
         refusal_, missed = writing.refusal, writing.missed
-        if refusal_ is None and not unknown and acks != ACKS_NONE:
+        if refusal_ is None and not turned_away and acks != ACKS_NONE:
             return Answer(response, durable=acks == ACKS_ALL)
         # A refusal may come from what is not yet durable, and must not outlive it.
         durable = acks == ACKS_ALL or refusal_ is not None

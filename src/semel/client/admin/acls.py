@@ -1,0 +1,84 @@
+"""Rules of the access list: shown, added and removed."""
+
+from collections.abc import Collection, Sequence
+
+from semel.access.rules import Rule, RuleFilter
+from semel.client.cluster.calls import raise_for, refusal
+from semel.client.cluster.cluster import Cluster
+from semel.errors import RequestError
+from semel.wire.messages import create_acls, delete_acls, describe_acls
+
+
+async def describe(cluster: Cluster, wanted: RuleFilter) -> list[Rule]:
+    """In the order of what they are about."""
+    kind, name, pattern, principal, host, operation, permission = wanted
+    request = describe_acls.DescribeAclsRequest(
+        kind, name, pattern, principal, host, operation, permission
+    )
+
+    async def attempt() -> list[Rule]:
+        reply = await cluster.call_any(describe_acls, request)
+        raise_for(reply.error_code, "access list", reply.error_message)
+        return sorted(
+            Rule.of_stored(
+                (
+                    resource.resource_type,
+                    resource.resource_name,
+                    resource.pattern_type,
+                    each.principal,
+                    each.host,
+                    each.operation,
+                    each.permission_type,
+                )
+            )
+            for resource in reply.resources
+            for each in resource.acls
+        )
+
+    return await cluster.retry(attempt)
+
+
+async def create(cluster: Cluster, rules: Sequence[Rule]) -> dict[Rule, RequestError | None]:
+    """Each is added or refused by itself; those that are there already are no others."""
+    creations = [create_acls.AclCreation(*rule.stored()) for rule in rules]
+
+    async def attempt() -> dict[Rule, RequestError | None]:
+        asked = await cluster.controller_id()
+        reply = await cluster.call(asked, create_acls, create_acls.CreateAclsRequest(creations))
+        return {
+            rule: refusal(result.error_code, str(rule), result.error_message)
+            if result.error_code
+            else None
+            for rule, result in zip(rules, reply.results, strict=True)
+        }
+
+    return await cluster.retry(attempt)
+
+
+async def delete(cluster: Cluster, wanted: Collection[RuleFilter]) -> list[Rule]:
+    """All that match one of these; gives those that are gone. Raises the first refusal."""
+    filters = [delete_acls.DeleteAclsFilter(*each) for each in wanted]
+
+    async def attempt() -> list[Rule]:
+        asked = await cluster.controller_id()
+        reply = await cluster.call(asked, delete_acls, delete_acls.DeleteAclsRequest(filters))
+        gone: dict[Rule, None] = {}
+        for result in reply.filter_results:
+            raise_for(result.error_code, "access list", result.error_message)
+            for each in result.matching_acls:
+                raise_for(each.error_code, each.resource_name, each.error_message)
+                rule = Rule.of_stored(
+                    (
+                        each.resource_type,
+                        each.resource_name,
+                        each.pattern_type,
+                        each.principal,
+                        each.host,
+                        each.operation,
+                        each.permission_type,
+                    )
+                )
+                gone[rule] = None
+        return sorted(gone)
+
+    return await cluster.retry(attempt)
