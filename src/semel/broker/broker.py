@@ -100,7 +100,7 @@ class Workers(NamedTuple):
 
 
 class Broker:
-    def __init__(
+    def __init__(  # noqa: PLR0915  All that is made once.
         self,
         config: BrokerConfig,
         devices: Sequence[Device],
