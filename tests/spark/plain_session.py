@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import semel
 import semel.spark
 from semel.testing import Broker
+from spark import queries
 
 NOT_FOUND = re.compile(r"DATA_SOURCE_NOT_FOUND")
 ADVICE = re.compile(r"call semel\.spark\.register\(spark\)")
@@ -26,10 +27,7 @@ def say(*words: object) -> None:
 
 def finish(frame: DataFrame, servers: str, checkpoint: Path) -> StreamingQuery:
     sink = semel.spark.exactly_once(topic="out", bootstrap_servers=servers)
-    writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    return query
+    return queries.finish(frame.writeStream.foreachBatch(sink), checkpoint)
 
 
 def main(folder: Path) -> None:
@@ -55,11 +53,8 @@ def main(folder: Path) -> None:
             say(*ADVICE.findall(str(error))[:1])
         semel.spark.register(spark)
         finish(rows(), servers, folder / "checkpoint")
-        rows().writeStream.format("semel").option("kafka.bootstrap.servers", servers).option(
-            "topic", "copied"
-        ).option("checkpointLocation", str(folder / "copied")).trigger(
-            availableNow=True
-        ).start().awaitTermination()
+        copy = rows().writeStream.format("semel").option("kafka.bootstrap.servers", servers)
+        queries.finish(copy.option("topic", "copied"), folder / "copied")
         for topic in ("out", "copied"):
             found = semel.read(topic, bootstrap_servers=servers).column("value").to_pylist()
             say(topic, found)

@@ -178,12 +178,48 @@ def test_where_every_option_has_an_effect_nothing_is_told(
         ("kafka.isolation.level", "serializable"),
         ("assign", "[1, 2]"),
         ("subscribePattern", "("),
+        ("assign", "t"),
+        ("subscribe", "or/ders"),
+        ("subscribe", "orders, " + "x" * 250),
+        ("assign", '{"two words": [0]}'),
+        ("startingOffsets", "{'t': {'0': 1}}"),
+        ("startingOffsets", '{"t": {"0": "x"}}'),
+        ("startingOffsets", "[1]"),
+        ("startingOffsetsByTimestamp", '{"t": [1]}'),
+        ("endingTimestamp", "2026-01-01"),
     ],
 )
 def test_a_bad_value_is_refused_with_the_name_of_its_option(name: str, value: str) -> None:
-    way = {} if name in {"assign", "subscribePattern"} else {"subscribe": "t"}
-    with pytest.raises(ConfigError, match=f"option {name} is "):
-        source_settings(source_options({**SERVERS, **way, name: value}))
+    way = {} if name in {"assign", "subscribe", "subscribePattern"} else {"subscribe": "t"}
+    with pytest.raises(ConfigError, match=f"option {name} is .*: "):
+        SemelSource({**SERVERS, **way, name: value}).schema()
+
+
+@pytest.mark.parametrize("number", [-3, -100])
+def test_offsets_below_zero_are_names_of_the_ends_or_nothing(number: int) -> None:
+    given = {"startingOffsets": f'{{"t": {{"4": {number}}}}}'}
+    with pytest.raises(ConfigError, match=f"t-4 is {number}; below 0 .* -1 for latest and -2 for"):
+        stream_start(source_options(given))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("topic", ""),
+        ("topic", "or/ders"),
+        ("markerTopic", ".."),
+        ("maxEncodedBytes", "lots"),
+        ("kafka.compression.type", "zip"),
+        ("delivery", "twice"),
+        ("publishOffsets", "maybe"),
+        ("kafka.transaction.timeout.ms", "soon"),
+    ],
+)
+def test_a_bad_value_of_a_sink_is_refused_with_the_name_of_its_option(
+    name: str, value: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"option {name} is '{value}': "):
+        sink_settings(sink_options({**SERVERS, "topic": "t", name: value}))
 
 
 def test_no_more_can_be_asked_for_at_least_than_at_most() -> None:

@@ -9,7 +9,7 @@ from queue import Queue
 import pyarrow as pa
 import pytest
 from pyspark import inheritable_thread_target
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
 
 import semel
@@ -326,9 +326,41 @@ def test_a_column_names_topics_that_are_created_then(
     assert values(spark, f"{name}-1") == VALUES[1::2]
 
 
-def test_a_mistake_in_an_option_is_seen_at_load(spark: Session) -> None:
-    with pytest.raises(Exception, match="did you mean 'subscribe'"):
-        spark.readStream.format("semel").option("subscribed", "t").load()
+def test_a_mistake_is_told_in_a_sentence_without_a_trace(spark: Session, name: str) -> None:
+    with pytest.raises(AnalysisException) as at_load:
+        spark.readStream.format("semel").option("subscribes", "t").load()
+    assert _head(at_load) == "there is no option 'subscribes'; did you mean 'subscribe'?"
+    with pytest.raises(AnalysisException) as at_planning:
+        spark.read.format("semel").option("subscribe", name).load().count()
+    assert _head(at_planning).startswith(f"topic {name} does not exist: create it")
+    with pytest.raises(AnalysisException) as at_writing:
+        spark.range(1).write.format("semel").mode("append").option("topic", name).save()
+    assert _head(at_writing).startswith("column value is missing: there are id; call the one")
+    rows = spark.range(1).selectExpr("string(id) AS value", "99 AS partition")
+    with pytest.raises(PythonException) as in_a_task:
+        rows.write.format("semel").mode("append").option("topic", name).save()
+    told = str(in_a_task.value)
+    assert "Traceback" not in told
+    assert "column partition is 99 in a row" in told.splitlines()[1]
+
+
+def test_a_mistake_in_a_stream_is_told_in_a_sentence_before_any_trace(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    ending = queries.stream(spark, orders, endingOffsets="latest").writeStream.format("semel")
+    with pytest.raises(StreamingQueryException) as at_start:
+        queries.finish(ending.option("topic", name), tmp_path / "end")
+    assert _head(at_start) == "option endingOffsets is for batch queries: a stream has no end"
+    writer = queries.stream(spark, orders).selectExpr("value", "99 AS partition").writeStream
+    with pytest.raises(StreamingQueryException) as in_a_task:
+        queries.finish(writer.foreachBatch(semel.spark.exactly_once(topic=name)), tmp_path / "row")
+    assert _head(in_a_task).startswith("column partition is 99 in a row: topic")
+    assert semel.read(name, bootstrap_servers=spark.bootstrap_servers).num_rows == 0
+
+
+def _head(raised: pytest.ExceptionInfo[BaseException]) -> str:
+    """What the first line of the message says after its type."""
+    return str(raised.value).splitlines()[0].partition("semel.errors.")[2].partition(": ")[2]
 
 
 def test_a_broker_that_is_down_is_told_by_its_address(

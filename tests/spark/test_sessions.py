@@ -1,6 +1,5 @@
 """Sessions that follow each other in one process, those of others, and what is installed."""
 
-import os
 import subprocess
 import sys
 import tomllib
@@ -15,6 +14,7 @@ from semel.errors import ConfigError
 from semel.spark import registration
 from semel.spark.java import find_java_home
 from spark import plain_session, session_after_session
+from spark.cluster import with_tests_to_import
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -33,7 +33,8 @@ def elsewhere(tmp_path: Path) -> dict[str, str]:
     # It finds none of the packages that are installed.
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     program.chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    given = with_tests_to_import()
+    kept = {name: value for name, value in given.items() if not name.startswith("PYSPARK_")}
     return {
         **kept,
         "PATH": f"{program.parent}:/usr/bin:/bin",

@@ -14,6 +14,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 
 import semel.spark
 from semel.client.admin.transactions import describe
@@ -321,8 +322,16 @@ def test_a_query_that_is_stopped_within_a_batch_does_not_run_it_again(
 
     sink = semel.spark.exactly_once(slow, topic=name)
     writer = queries.stream(spark, orders).writeStream.foreachBatch(sink)
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    asyncio.run(looking.until(begun.exists))
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+
+    def start() -> StreamingQuery:
+        query = writer.start()
+        asyncio.run(looking.until(lambda: begun.exists() or query.exception() is not None))
+        if (failure := query.exception()) is not None:
+            raise failure
+        return query
+
+    query = queries.once_python_is_there(start)
     query.stop()
     assert batches == [0]
     assert query.exception() is None

@@ -1,10 +1,9 @@
 """Commands about topics, their records, and settings."""
 
-import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from semel.errors import InvalidPartitions, InvalidTopic, OffsetOutOfRange, TopicAlreadyExists
+from semel.errors import InvalidPartitions, OffsetOutOfRange, TopicAlreadyExists
 from semel.groups.commands import UNASKED
 from semel.groups.commands import ForgetTopic as ForgetOffsets
 from semel.groups.deciding import GroupDecision
@@ -20,26 +19,11 @@ from semel.lane.group_commands import add_group_batches
 from semel.lane.state import LaneState
 from semel.lane.transactions import add_transaction
 from semel.spelling import noun
+from semel.topic_names import check_name
 from semel.transactions.commands import ForgetTopic
 from semel.transactions.participants import participants
 from semel.types import Offset, TopicPartition
 from semel.world import Moment
-
-NAME_LENGTH_MAX: Final = 249
-_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-def check_name(name: str) -> None:
-    if not name:
-        raise InvalidTopic("a topic needs a name")
-    if name in (".", ".."):
-        raise InvalidTopic(f"a topic cannot be named {name!r}")
-    if len(name) > NAME_LENGTH_MAX:
-        raise InvalidTopic(f"the name has {len(name)} characters, more than {NAME_LENGTH_MAX}")
-    if not _LEGAL_NAME.fullmatch(name):
-        raise InvalidTopic(
-            f"topic name {name!r} has characters other than letters, digits, '.', '_' and '-'"
-        )
 
 
 def check_new_topic(topics: LaneState, name: str, partition_count: int) -> None:

@@ -13,6 +13,7 @@ from semel.spark.bounds import Bound, offsets_of
 from semel.spark.lookup import look_up
 from semel.spark.offsets import OffsetRange
 from semel.spark.reading import RangePartition, read_range
+from semel.spark.sentences import SentenceFirst
 from semel.spark.source_settings import SourceSettings
 from semel.types import TopicPartition
 
@@ -23,6 +24,7 @@ class BatchReader(DataSourceReader):
         self._start = start
         self._end = end
 
+    @SentenceFirst()
     def partitions(self) -> Sequence[InputPartition]:
         ranges, topic_ids = look_up(self._settings, self._ranges)
         parts = self._settings.split(ranges)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import Isolation, beginnings_of, ends_of, offsets_at
 from semel.errors import ConfigError
-from semel.spark.offsets import Offsets, from_json
+from semel.spark.offsets import OFFSETS_EXAMPLE, Offsets, from_json
 from semel.spark.options import Options
 from semel.types import TopicPartition
 
@@ -103,17 +103,23 @@ def _bound(
     if not text.lstrip().startswith("{"):
         names = "latest" if by_offset == "endingOffsets" else "earliest, latest"
         raise ConfigError(
-            f"option {by_offset} is {text!r}: it is {names}, or JSON such as "
-            f'{{"topic": {{"0": 23, "1": 42}}}}'
+            f"option {by_offset} is {text!r}: it is {names}, or JSON such as {OFFSETS_EXAMPLE}"
         )
     return Bound(by_offset, offsets=_numbers(options, by_offset))
 
 
 def _numbers(options: Options, name: str) -> dict[TopicPartition, int]:
     try:
-        return from_json(options.json(name))
+        numbers = from_json(options.json(name, OFFSETS_EXAMPLE))
     except ValueError as error:
-        raise ConfigError(f"option {name}: {error}") from None
+        raise ConfigError(f"option {name} is {options.text(name)!r}: {error}") from None
+    for partition, number in numbers.items():
+        if number < EARLIEST:
+            raise ConfigError(
+                f"option {name}: {partition} is {number}; below 0 there are "
+                f"{LATEST} for latest and {EARLIEST} for earliest"
+            )
+    return numbers
 
 
 def _refuse_within(bound: Bound, refused: int, name: str) -> None:

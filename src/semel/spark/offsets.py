@@ -16,6 +16,7 @@ from semel.types import TopicPartition
 Offsets = Mapping[TopicPartition, int]
 
 _BEFORE_ID = "@"
+OFFSETS_EXAMPLE = '{"topic": {"0": 23, "1": 42}}'
 
 
 class Reached(NamedTuple):
@@ -69,7 +70,7 @@ def from_json(topics: Any) -> dict[TopicPartition, int]:
             for partition, number in partitions.items():
                 numbers[TopicPartition(topic, int(partition))] = operator.index(number)
     except (AttributeError, TypeError, ValueError):
-        raise ValueError('it is JSON such as {"topic": {"0": 23, "1": -1}}') from None
+        raise ValueError(f"it is JSON such as {OFFSETS_EXAMPLE}") from None
     return numbers
 
 

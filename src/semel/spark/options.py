@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 from semel.client.cluster.blocking import ClientOptions
 from semel.client.connecting.address import named_bootstrap_servers, parse_bootstrap_servers
 from semel.client.connecting.security_settings import security_from
-from semel.errors import ConfigError
+from semel.errors import ConfigError, InvalidTopic
 from semel.spark.kafka_options import KAFKA_OPTIONS, REJECTED
 from semel.spelling import unknown_name
+from semel.topic_names import check_name
 
 _log = logging.getLogger(__name__)
 
@@ -118,6 +119,12 @@ class Options:
         self._read.add(name.lower())
         return self._given.get(name.lower())
 
+    def topic(self, name: str) -> str | None:
+        topic = self.text(name)
+        if topic is not None:
+            check_topic(topic, f"option {name}")
+        return topic
+
     def tell_unread(self) -> None:
         """Name what was given in vain, once all has been read that means something here."""
         names = tuple(sorted(self._names[name] for name in self._given.keys() - self._read))
@@ -156,8 +163,14 @@ class Options:
 
         return self._parsed(name, default, parse)
 
-    def json(self, name: str) -> Any:
-        return self._parsed(name, None, json.loads)
+    def json(self, name: str, example: str) -> Any:
+        def parse(text: str) -> Any:
+            try:
+                return json.loads(text)
+            except ValueError as error:
+                raise ValueError(f"it is JSON such as {example} ({error})") from None
+
+        return self._parsed(name, None, parse)
 
     def client(self) -> ClientOptions:
         servers = self.text("kafka.bootstrap.servers") or named_bootstrap_servers()
@@ -181,6 +194,14 @@ class Options:
             return parse(text)
         except ValueError as error:
             raise ConfigError(f"option {name} is {text!r}: {error}") from None
+
+
+def check_topic(topic: str, where: str) -> None:
+    """Refuse what no topic can be called, before any cluster is asked."""
+    try:
+        check_name(topic)
+    except InvalidTopic as error:
+        raise ConfigError(f"{where} is {topic!r}: {error}") from None
 
 
 def _parse_flag(text: str) -> bool:

@@ -9,6 +9,7 @@ from semel.client.cluster.blocking import shared
 from semel.client.columns.ranges import RecordsLost, fetch_regions
 from semel.spark import data_loss
 from semel.spark.offsets import OffsetRange
+from semel.spark.sentences import SentenceFirst
 from semel.spark.source_settings import SourceSettings
 from semel.spark.subscription import QuerySubscription
 from semel.spark.worker_process import begin_task
@@ -31,6 +32,12 @@ class RangePartition(InputPartition):
 
 def read_range(settings: SourceSettings, wanted: RangePartition) -> Iterator[pa.RecordBatch]:
     begin_task()
+    with SentenceFirst():
+        yield from _checked(settings, wanted)
+
+
+def _checked(settings: SourceSettings, wanted: RangePartition) -> Iterator[pa.RecordBatch]:
+    """Records of the topic that was planned, and of no other under its name."""
     remade = data_loss.remade_within_a_batch(wanted.range)
     if _is_remade(settings, wanted):
         data_loss.report(remade, fails=settings.fails_on_data_loss)

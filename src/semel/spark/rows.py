@@ -56,9 +56,14 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     """Refuse a data frame that cannot be written, with the column that is missing or wrong."""
     types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
-        raise ConfigError(f"column value is missing: there are {', '.join(types) or 'no columns'}")
+        raise ConfigError(
+            f"column value is missing: there are {', '.join(types) or 'no columns'}; call the one "
+            f"that is to be written value, as in selectExpr('... AS value')"
+        )
     if topic is None and "topic" not in types:
-        raise ConfigError("option topic is missing, and there is no column topic")
+        raise ConfigError(
+            "option topic is missing, and there is no column topic: one of them says where rows go"
+        )
     text_or_bytes = (StringType, BinaryType)
     _check_type(types, "value", text_or_bytes, "string or binary")
     _check_type(types, "key", text_or_bytes, "string or binary")

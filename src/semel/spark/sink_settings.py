@@ -6,7 +6,6 @@ from typing import NamedTuple
 from semel.client.cluster.blocking import ClientOptions
 from semel.client.columns.encode import BATCH_SIZE_MAX
 from semel.client.producing.partitioners import KEY_HASHES, KeyHash
-from semel.errors import ConfigError
 from semel.records.compression import Compression
 from semel.spark.options import SINK, Options
 from semel.types import TopicPartition
@@ -74,10 +73,10 @@ def sink_settings(options: Options, *, is_for_volume: bool = False) -> SinkSetti
     delivery = options.choice("delivery", "exactly-once", ["exactly-once", "at-least-once"])
     # At volume a transaction is open for as long as its batch is computed.
     timeout_ms = _VOLUME_TIMEOUT_MS_DEFAULT if is_for_volume else _TRANSACTION_TIMEOUT_MS_DEFAULT
-    settings = SinkSettings(
+    return SinkSettings(
         client=options.client(),
-        topic=options.text("topic"),
-        marker_topic=options.text("markerTopic"),
+        topic=options.topic("topic"),
+        marker_topic=options.topic("markerTopic"),
         name=options.text("name"),
         transactional_id=options.text("transactionalId"),
         transaction_timeout_ms=options.number("kafka.transaction.timeout.ms", timeout_ms, least=1),
@@ -92,6 +91,3 @@ def sink_settings(options: Options, *, is_for_volume: bool = False) -> SinkSetti
         checkpoint=options.text("checkpointLocation"),
         group_prefix=options.text("groupIdPrefix"),
     )
-    if settings.topic == "":
-        raise ConfigError("option topic is empty")
-    return settings

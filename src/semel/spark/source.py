@@ -21,12 +21,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from semel.errors import ConfigError
+from semel.errors import ConfigError, SemelError
 from semel.spark.batch_reader import BatchReader
 from semel.spark.bounds import batch_end, batch_start, check_bounds, stream_start
+from semel.spark.sentences import SentenceFirst, is_of_spark
 from semel.spark.sink_settings import sink_options, sink_settings
 from semel.spark.source_settings import source_options, source_settings
-from semel.spark.stream_reader import StreamReader
+from semel.spark.stream_reader import RefusedReader, StreamReader
 from semel.spark.writers import BatchWriter, StreamWriter
 
 _log = logging.getLogger(__name__)
@@ -37,6 +38,8 @@ _LIMITS_OF_STREAMS = (
     "maxBytesPerTrigger",
     "maxTriggerDelay",
 )
+_KEEPS_READER = "sql.streaming.python_streaming_source_runner"
+"""The process at the driver that has the reader of a stream for as long as it runs."""
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: dict[str, DataType] = {
     "key": BinaryType(),
@@ -57,12 +60,14 @@ class SemelSource(DataSource):
     def name(cls) -> str:
         return "semel"
 
+    @SentenceFirst()
     def schema(self) -> StructType:
         options = source_options(self.options)
         settings = source_settings(options)
         check_bounds(options)
         return StructType([StructField(name, _TYPES[name]) for name in settings.columns])
 
+    @SentenceFirst()
     def reader(self, schema: StructType) -> DataSourceReader:
         options = source_options(self.options)
         settings = source_settings(options)._replace(columns=_named_columns(schema))
@@ -73,13 +78,23 @@ class SemelSource(DataSource):
         options.tell_unread()
         return BatchReader(settings, start, end)
 
+    @SentenceFirst()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        try:
+            return self._stream_reader(schema)
+        except SemelError as error:
+            if not is_of_spark(_KEEPS_READER):
+                raise
+            return RefusedReader(error)
+
+    def _stream_reader(self, schema: StructType) -> StreamReader:
         options = source_options(self.options)
         settings = source_settings(options)._replace(columns=_named_columns(schema))
         start = stream_start(options)
         options.tell_unread()
         return StreamReader(settings, start)
 
+    @SentenceFirst()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         options = sink_options(self.options)
         if overwrite:
@@ -91,6 +106,7 @@ class SemelSource(DataSource):
         options.tell_unread()
         return BatchWriter(settings, schema, batch_id)
 
+    @SentenceFirst()
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:

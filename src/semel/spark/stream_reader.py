@@ -19,6 +19,7 @@ from semel.client.cluster.calls import together
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import Isolation, beginnings_of, ends_of
 from semel.client.columns.ranges import fetch_regions
+from semel.errors import SemelError
 from semel.spark import data_loss
 from semel.spark.bounds import Bound, offsets_of
 from semel.spark.lookup import look_up
@@ -33,6 +34,7 @@ from semel.spark.offsets import (
     to_json,
 )
 from semel.spark.reading import RangePartition, read_range
+from semel.spark.sentences import SentenceFirst
 from semel.spark.source_settings import SourceSettings
 from semel.spark.subscription import QuerySubscription
 from semel.types import TopicPartition
@@ -55,6 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._batch_planned_ms: int | None = None
         self._latest: Reached | None = None
 
+    @SentenceFirst()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as those below.
         async def find(cluster: Cluster) -> Reached:
             found = await self._settings.subscription.find(cluster)
@@ -75,9 +78,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(limits.offsets_min)
         return ReadAllAvailable()
 
+    @SentenceFirst()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = look_up(self._settings, self._ends)
 
+    @SentenceFirst()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Up to the last stable offset, so that no task waits for an open transaction."""
         begun = reached_from_json(start)
@@ -97,6 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return None if self._latest is None else to_json(self._latest)
 
+    @SentenceFirst()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begun, planned = reached_from_json(start), reached_from_json(end)
         remade = begun.remade(planned)
@@ -183,6 +189,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = await self._settings.subscription.find_remaining(cluster)
         offsets = await ends_of(cluster, found.partitions, self._settings.isolation)
         return Reached(offsets, found.topic_ids)
+
+
+class RefusedReader(DataSourceStreamReader):
+    """In place of a reader that could not be made, to say so when Spark asks it something.
+
+    When none is made Spark stumbles, and tells of that instead.
+    """
+
+    def __init__(self, error: SemelError) -> None:
+        self._error = error
+
+    @SentenceFirst()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        raise self._error
+
+    @SentenceFirst()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error
 
 
 async def _beginnings(cluster: Cluster, planned: Offsets) -> Reached:

@@ -8,9 +8,10 @@ from typing import NamedTuple
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.metadata import ClusterMetadata, TopicMetadata
 from semel.errors import ConfigError, UnknownTopicOrPartition
-from semel.spark.options import Options
+from semel.spark.options import Options, check_topic
 from semel.types import TopicPartition
 
+_ASSIGNED_EXAMPLE = '{"topic": [0, 1]}'
 _WAYS = ("subscribe", "subscribePattern", "assign")
 
 
@@ -69,7 +70,10 @@ class QuerySubscription(NamedTuple):
                 topics.append(described.topic(name))
             except UnknownTopicOrPartition:
                 if not may_miss:
-                    raise
+                    raise UnknownTopicOrPartition(
+                        f"topic {name} does not exist: create it, as by `semel topic create`, or "
+                        f"see with `semel topic list` how it is spelled"
+                    ) from None
         found = _found(topics)
         if self.partitions is None:
             return found
@@ -95,6 +99,8 @@ def subscription(options: Options) -> QuerySubscription:
         topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
         if not topics:
             raise ConfigError("option subscribe names no topic")
+        for topic in topics:
+            check_topic(topic, "option subscribe")
         return QuerySubscription(topics=topics)
     if given == ["subscribePattern"]:
         try:
@@ -106,7 +112,7 @@ def subscription(options: Options) -> QuerySubscription:
 
 
 def _assigned(options: Options) -> tuple[TopicPartition, ...]:
-    topics = options.json("assign")
+    topics = options.json("assign", _ASSIGNED_EXAMPLE)
     try:
         partitions = tuple(
             TopicPartition(topic, int(number))
@@ -117,8 +123,10 @@ def _assigned(options: Options) -> tuple[TopicPartition, ...]:
         partitions = ()
     if not partitions:
         raise ConfigError(
-            f'option assign is {options.text("assign")!r}: it is JSON such as {{"topic": [0, 1]}}'
+            f"option assign is {options.text('assign')!r}: it is JSON such as {_ASSIGNED_EXAMPLE}"
         )
+    for partition in partitions:
+        check_topic(partition.topic, "option assign")
     return partitions
 
 

@@ -5,12 +5,16 @@ from collections.abc import Collection
 from semel.client.cluster.blocking import ClientOptions, shared
 from semel.client.cluster.cluster import Cluster
 from semel.errors import ConfigError, InvalidTopic, UnknownTopicOrPartition
+from semel.spark.options import check_topic
 from semel.spark.rows import Destination
 from semel.spark.sink_settings import SinkSettings
+from semel.topic_names import check_name
 
 
 def destination_of(settings: SinkSettings, topics: Collection[str] | None = None) -> Destination:
     """`topics` are all that the rows name, where that is known before they are looked at."""
+    for each in topics or ():
+        check_topic(each, "a topic that the function names")
     connected = shared(settings.client)
     counts = connected.run(partition_counts(connected.cluster, settings, topics))
     topic = settings.topic if topics is None else None
@@ -23,6 +27,7 @@ def partition_count(client: ClientOptions, topic: str) -> int:
     """Of a topic that a row has named, created if the cluster does so on demand."""
     connected = shared(client)
     try:
+        check_name(topic)
         found = connected.run(connected.cluster.topic_to_write(topic))
     except (UnknownTopicOrPartition, InvalidTopic) as error:
         raise ConfigError(f"column topic is {topic!r} in a row: {error}") from error

@@ -34,6 +34,7 @@ from semel.spark.query import (
     running_query,
 )
 from semel.spark.rows import WRITTEN_COLUMNS, check_columns
+from semel.spark.sentences import SentenceFirst, told_first
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.spark.targets import destination_of
 from semel.spark.turn_service import TurnService
@@ -56,6 +57,8 @@ _FAILURES: tuple[type[Exception], ...] = (
     TurnRefused,
 )
 
+_TOLD_BY_TASK = re.compile(rf"\.{ConfigError.__name__}: (.+)")
+"""There is only the text of what happened in a task."""
 _LACKING = re.compile(r"No module named '[^']+'")
 _OTHER_PYTHON = (
     "tasks run in a Python that lacks what they need ({lacking}): call semel.spark.register(spark) "
@@ -134,7 +137,14 @@ class ExactlyOnce:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ = {**state, "_home": home()}
 
+    @SentenceFirst()
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        try:
+            self._run(frame, batch_id)
+        except ConfigError as error:
+            raise error.with_traceback(None) from told_first(error)
+
+    def _run(self, frame: DataFrame, batch_id: int) -> None:
         spark = frame.sparkSession
         refuse_speculation(spark)
         query = running_query(spark, self._home, self._settings.checkpoint)
@@ -155,6 +165,8 @@ class ExactlyOnce:
                     work.forget()
                     if lacking := _LACKING.search(str(error)):
                         raise ConfigError(_OTHER_PYTHON.format(lacking=lacking[0])) from error
+                    if told := _TOLD_BY_TASK.search(str(error)):
+                        raise ConfigError(told[1]) from error
                     raise cause from cause.__cause__
                 _log.warning("batch %d of %s is run again: %s", batch_id, transactional_id, cause)
             except BaseException:
@@ -209,11 +221,11 @@ class ExactlyOnce:
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether it would be the same again; of what happened in a task there is the text only."""
+    """Whether it would be the same again."""
     text = str(error)
     return (
         isinstance(error, AnalysisException)
-        or f".{ConfigError.__name__}:" in text
+        or _TOLD_BY_TASK.search(text) is not None
         or _LACKING.search(text) is not None
     )
 

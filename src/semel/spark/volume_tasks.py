@@ -17,6 +17,7 @@ from semel.client.cluster.loop_thread import Started
 from semel.client.columns.encode import EncodedBatch
 from semel.client.writing.transactional_writer import TransactionParticipant
 from semel.spark.rows import Destination, Encoder
+from semel.spark.sentences import SentenceFirst
 from semel.spark.sink_settings import SinkSettings
 from semel.spark.targets import partition_count
 from semel.spark.turn_client import TaskTurns
@@ -72,7 +73,9 @@ class Writing(NamedTuple):
             TransactionParticipant(connected.cluster, self.transactional_id, self.producer),
             TaskTurns(self.turns, attempt),
         )
-        yield _written(task.write_all(connected, _groups(encoder.encode_all(batches))), attempt)
+        with SentenceFirst():
+            groups = _groups(encoder.encode_all(batches))
+            yield _written(task.write_all(connected, groups), attempt)
 
 
 def _groups(batches: Iterable[tuple[TopicPartition, EncodedBatch]]) -> Iterator[_Group]:

@@ -21,6 +21,7 @@ from semel.spark.committing import commit_batch
 from semel.spark.marker import BatchMarker
 from semel.spark.offsets import Offsets
 from semel.spark.rows import check_columns
+from semel.spark.sentences import SentenceFirst
 from semel.spark.sink_settings import SinkSettings
 from semel.spark.targets import destination_of
 from semel.spark.task import EncodedRows, Origin, check_size, encode_task, origin_of_task
@@ -41,9 +42,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         # Here and not in the tasks, so that all of them count the partitions alike.
         self._destination = destination_of(settings)
 
+    @SentenceFirst()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return encode_task(self._settings, self._destination, iterator)
 
+    @SentenceFirst()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         begin_task()
         tasks = _all_tasks(messages, self._settings.encoded_size_max)
@@ -80,11 +83,13 @@ class BatchWriter(DataSourceArrowWriter):
             settings if is_numbered else settings._replace(checks_marker=False)
         )
 
+    @SentenceFirst()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         if self._settings.checks_marker and self._batch_id is None:
             origin_of_task().check_batch()
         return encode_task(self._settings, self._destination, iterator)
 
+    @SentenceFirst()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         begin_task()
         tasks = _all_tasks(messages, self._settings.encoded_size_max)

@@ -21,8 +21,8 @@ from semel.errors import (
     UnknownTopicOrPartition,
 )
 from semel.lane.leader import LedBy
-from semel.lane.topics import check_name
 from semel.lane.view import TopicView
+from semel.topic_names import check_name
 from semel.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

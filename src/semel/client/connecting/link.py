@@ -301,6 +301,6 @@ def _in_words(error: OSError, tls: Tls | None) -> str:
     # asyncio's own text repeats the address, and lists every address that was tried.
     if isinstance(error, ConnectionRefusedError) or "Connect call failed" in str(error):
         return "connection refused"
-    sentence = (error.strerror or str(error)).lower()
+    sentence = (error.strerror or str(error)).lower() or "the connection was closed"
     is_of_tls = isinstance(error, ssl.SSLError | ConnectionResetError | ConnectionAbortedError)
     return f"{sentence}; does it speak TLS there?" if tls is not None and is_of_tls else sentence

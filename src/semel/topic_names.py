@@ -1,0 +1,22 @@
+"""What a topic may be called."""
+
+import re
+from typing import Final
+
+from semel.errors import InvalidTopic
+
+NAME_LENGTH_MAX: Final = 249
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_name(name: str) -> None:
+    if not name:
+        raise InvalidTopic("a topic needs a name")
+    if name in (".", ".."):
+        raise InvalidTopic(f"a topic cannot be named {name!r}")
+    if len(name) > NAME_LENGTH_MAX:
+        raise InvalidTopic(f"the name has {len(name)} characters, more than {NAME_LENGTH_MAX}")
+    if not _LEGAL_NAME.fullmatch(name):
+        raise InvalidTopic(
+            f"topic name {name!r} has characters other than letters, digits, '.', '_' and '-'"
+        )
