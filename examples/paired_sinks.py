@@ -5,7 +5,8 @@
 
 Spark runs a batch again when the driver has died before it noted the batch as done. `exactly_once`
 knows a batch that it has written. Each function below makes another sink know it too, so that a
-batch may be run as often as Spark likes. DuckDB and Parquet need nothing but PyPI.
+batch may be run as often as Spark likes. DuckDB and Parquet need nothing but PyPI, and are what is
+run here.
 """
 
 import json
@@ -25,7 +26,7 @@ import semel
 from examples.new_topics import name_of_run
 from semel.spark import Session, exactly_once, session
 
-Sink = Callable[[DataFrame, int], object]
+Sink = Callable[[DataFrame, int], None]
 
 PAYMENTS: list[dict[str, Any]] = [
     {"account": f"account-{n % 7}", "cents": 100 + n} for n in range(90)
@@ -62,6 +63,10 @@ _ADD = """
 insert into balances select account, sum(cents) from payments group by account
 on conflict (account) do update set cents = balances.cents + excluded.cents
 """
+_ADD_ONE = """
+insert into balances values (%s, %s)
+on conflict (account) do update set cents = balances.cents + excluded.cents
+"""
 _NOTE = """
 insert into batches values (?, ?)
 on conflict (query) do update set batch_id = excluded.batch_id
@@ -95,16 +100,53 @@ def to_parquet(folder: Path, batch: DataFrame, batch_id: int) -> None:
         batch.write.mode("overwrite").parquet(str(target))
 
 
+def to_postgresql(address: str, batch: DataFrame, batch_id: int) -> None:
+    """As DuckDB, with sums that are few; many rows go through a table that tasks write by JDBC."""
+    import psycopg
+
+    query = query_of(batch)
+    sums = batch.groupBy("account").agg(f.sum("cents").cast("long")).collect()
+    with psycopg.connect(address) as connection, connection.cursor() as cursor:
+        cursor.execute(_TABLES)
+        cursor.execute("select batch_id from batches where query = %s for update", [query])
+        if any(last >= batch_id for (last,) in cursor.fetchall()):
+            return
+        cursor.executemany(_ADD_ONE, [tuple(each) for each in sums])
+        cursor.execute(_NOTE.replace("?", "%s"), [query, batch_id])
+
+
+def to_delta(table: Path, batch: DataFrame, batch_id: int) -> None:
+    """Delta skips a version that a writer of this name has written."""
+    (
+        batch.write.format("delta")
+        .mode("append")
+        .option("txnAppId", query_of(batch))
+        .option("txnVersion", batch_id)
+        .save(str(table))
+    )
+
+
+def to_iceberg(table: str, batch: DataFrame, batch_id: int) -> None:
+    """A snapshot of the table says of which batch it is."""
+    of_batch = f"{query_of(batch)}/{batch_id}"
+    snapshots = batch.sparkSession.table(f"{table}.snapshots")
+    if snapshots.where(f.col("summary")["semel-batch"] == of_batch).isEmpty():
+        batch.writeTo(table).option("snapshot-property.semel-batch", of_batch).append()
+
+
 def payments_of(spark: Session, topic: str) -> DataFrame:
-    return (
+    return parsed(
         spark.readStream.format("semel")
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", 40)
         .load()
-        .select(f.from_json(f.col("value").cast("string"), _PAYMENT).alias("payment"))
-        .select("payment.*")
     )
+
+
+def parsed(records: DataFrame) -> DataFrame:
+    payment = f.from_json(f.col("value").cast("string"), _PAYMENT).alias("payment")
+    return records.select(payment).select("payment.*")
 
 
 def receipts(batch: DataFrame, batch_id: int) -> DataFrame:

@@ -104,6 +104,17 @@ def wheels(name: str, requirements: Sequence[str]) -> None:
         os.environ["PYTHONPATH"] = f"{known}{os.pathsep}{folder}" if known else folder
 
 
+def package(requirement: str) -> Path:
+    """One package of PyPI, without what it needs, for processes whose path begins with this."""
+
+    def fetch(folder: Path) -> None:
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run("PyPI", [*install, "--no-deps", "--target", str(folder), requirement])
+
+    name = re.sub(r"[^\w.]+", "-", requirement).strip("-.")
+    return _once(f"{name}-package", fetch, needs=[], sources=[])
+
+
 def debian_program(name: str) -> list[str]:
     """The command of a Debian package, unpacked without being installed."""
     if (installed := shutil.which(name)) is not None:

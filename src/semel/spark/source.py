@@ -6,7 +6,6 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
 )
 from pyspark.sql.types import (
@@ -24,6 +23,7 @@ from pyspark.sql.types import (
 from semel.errors import ConfigError, SemelError
 from semel.spark.batch_reader import BatchReader
 from semel.spark.bounds import batch_end, batch_start, check_bounds, stream_start
+from semel.spark.interface import GIVES_ARROW, LIMITS_BATCHES, DataSourceStreamArrowWriter
 from semel.spark.sentences import SentenceFirst, is_of_spark
 from semel.spark.sink_settings import sink_options, sink_settings
 from semel.spark.source_settings import source_options, source_settings
@@ -92,7 +92,12 @@ class SemelSource(DataSource):
         settings = source_settings(options)._replace(columns=_named_columns(schema))
         start = stream_start(options)
         options.tell_unread()
-        return StreamReader(settings, start)
+        if LIMITS_BATCHES:
+            return StreamReader(settings, start)
+        from semel.spark.older_spark import UnlimitedReader, refuse_limits
+
+        refuse_limits(options, _LIMITS_OF_STREAMS)
+        return UnlimitedReader(settings, start)
 
     @SentenceFirst()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -115,7 +120,11 @@ class SemelSource(DataSource):
             raise ConfigError("option batchId is for batch jobs: a stream numbers its batches")
         settings = sink_settings(options)
         options.tell_unread()
-        return StreamWriter(settings, schema)
+        if GIVES_ARROW:
+            return StreamWriter(settings, schema)
+        from semel.spark.older_spark import RowWriter
+
+        return RowWriter(settings, schema)
 
 
 def _named_columns(schema: StructType) -> tuple[str, ...]:

@@ -6,14 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from semel.client.cluster.calls import together
 from semel.client.cluster.cluster import Cluster
@@ -22,6 +14,14 @@ from semel.client.columns.ranges import fetch_regions
 from semel.errors import SemelError
 from semel.spark import data_loss
 from semel.spark.bounds import Bound, offsets_of
+from semel.spark.interface import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from semel.spark.lookup import look_up
 from semel.spark.offsets import (
     OffsetRange,
@@ -205,7 +205,7 @@ class RefusedReader(DataSourceStreamReader):
         raise self._error
 
     @SentenceFirst()
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, *of_batch: Any) -> dict[str, Any]:  # noqa: N802
         raise self._error
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

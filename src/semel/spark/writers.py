@@ -7,17 +7,14 @@ harmless, and there is never anything to abort.
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from semel.client.cluster.blocking import shared
 from semel.errors import ConfigError
 from semel.spark.checkpoint import consumed_offsets
 from semel.spark.committing import commit_batch
+from semel.spark.interface import DataSourceStreamArrowWriter
 from semel.spark.marker import BatchMarker
 from semel.spark.offsets import Offsets
 from semel.spark.rows import check_columns

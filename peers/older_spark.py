@@ -1,0 +1,90 @@
+"""A pipeline on whichever PySpark runs this: `python older_spark.py FOLDER`.
+
+Says what it has found, a line for each thing, so that one may compare versions.
+"""
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyspark
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+import semel
+import semel.spark
+from semel.spark import Session
+from spark import queries
+
+SENT = 300
+LATER = 40
+
+
+def say(*words: object) -> None:
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+def fill(servers: str, numbers: range) -> None:
+    rows = {
+        "key": [f"{number % 7}" for number in numbers],
+        "value": [f"{number:04}" for number in numbers],
+        "timestamp": [1_700_000_000_000 + number for number in numbers],
+        "headers": [[{"key": "n", "value": f"{number}".encode()}] for number in numbers],
+    }
+    semel.write("orders", pa.table(rows), bootstrap_servers=servers)
+
+
+def copied(servers: str, topic: str) -> str:
+    """Whether the topic has all columns of each row once."""
+    columns = ["key", "value", "timestamp", "headers"]
+    rows = [
+        sorted(map(repr, semel.read(each, columns=columns, bootstrap_servers=servers).to_pylist()))
+        for each in ("orders", topic)
+    ]
+    return "each row once" if rows[0] == rows[1] else f"{len(rows[1])} rows for {len(rows[0])}"
+
+
+def stream(spark: Session, **options: str) -> DataFrame:
+    reader = spark.readStream.format("semel").option("subscribe", "orders")
+    reader = reader.option("startingOffsets", "earliest").option("includeHeaders", "true")
+    frame = reader.options(**options).load()
+    return frame.select("key", "value", "timestamp", "headers")
+
+
+def main(folder: Path) -> None:
+    with semel.spark.session() as spark:
+        say("pyspark", ".".join(pyspark.__version__.split(".")[:2]))
+        servers = spark.bootstrap_servers
+        fill(servers, range(SENT))
+        sinks = {
+            "default": lambda: stream(spark).writeStream.format("semel").option("topic", "default"),
+            "volume": lambda: stream(spark).writeStream.foreachBatch(
+                semel.spark.exactly_once(topic="volume")
+            ),
+        }
+        for sink in sinks.values():
+            queries.finish(sink(), folder / "first")
+            (folder / "first").rename(folder / f"checkpoint-{len(list(folder.iterdir()))}")
+        checkpoints = dict(zip(sinks, sorted(folder.glob("checkpoint-*")), strict=True))
+        fill(servers, range(SENT, SENT + LATER))
+        for name, sink in sinks.items():
+            queries.finish(sink(), checkpoints[name])
+            queries.forget_commits(checkpoints[name], 1)
+            queries.finish(sink(), checkpoints[name])
+            say(name, copied(servers, name))
+        frame = spark.read.format("semel").option("subscribe", "orders")
+        frame = frame.option("includeHeaders", "true").load()
+        batch = frame.select("key", "value", "timestamp", "headers").write.format("semel")
+        batch.mode("append").option("topic", "batch").save()
+        say("batch", copied(servers, "batch"))
+        try:
+            limited = stream(spark, maxOffsetsPerTrigger="100").writeStream.format("semel")
+            query = queries.finish(limited.option("topic", "limited"), folder / "limited")
+            say("limits", queries.batch_count(query), "batches")
+        except PySparkException as error:
+            say("limits", str(error).splitlines()[0].partition("ConfigError: ")[2])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
