@@ -375,3 +375,17 @@ def test_a_consumer_subscribes_and_takes_part_in_a_transaction_as_its_page_shows
                 producer=producer,
                 invoice=lambda record: record.value,
             )
+
+
+def test_the_recipes_are_taken_from_the_examples() -> None:
+    programs = (file.read_text().splitlines() for file in (ROOT / "examples").glob("*.py"))
+    lines = {line.strip() for program in programs for line in program}
+    page = "docs/recipes.md"
+    found = blocks(page, "python")
+    assert found
+    for snippet in found:
+        assert {line.strip() for line in snippet.splitlines()} <= lines, snippet
+    named = re.findall(r"^\| .* \| `(\w+)` \|$", (ROOT / page).read_text(), re.MULTILINE)
+    assert named
+    for name in named:
+        assert (ROOT / "examples" / f"{name}.py").exists(), name
