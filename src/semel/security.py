@@ -4,6 +4,7 @@
 """
 
 import ssl
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -11,10 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from semel.errors import ConfigError
+from semel.keystores import UnreadableStore, as_pem
+
+_BEGIN_OF_PEM = "-----BEGIN"
 
 
 class Tls(NamedTuple):
-    """Certificates are PEM, as files or as the text itself."""
+    """Certificates are PEM, as files or as the text itself, or in a store of Java's."""
 
     trusted: str | None = None
     """Who may have signed the broker's certificate; None: whom this machine trusts."""
@@ -23,6 +27,9 @@ class Tls(NamedTuple):
     key_file: str | None = None
     key_password: str | None = None
     checks_host: bool = True
+    trusted_password: str | None = None
+    """Of a store."""
+    certificate_password: str | None = None
 
     def __repr__(self) -> str:
         """Without the password: settings are printed in errors."""
@@ -75,29 +82,52 @@ SecurityLike = Security | Mapping[str, str]
 
 @cache
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    is_text = tls.trusted is not None and "-----BEGIN" in tls.trusted
-    trusted_file = None if is_text else tls.trusted
-    with _reading(trusted_file):
+    trusted = tls.trusted
+    is_text = trusted is not None and _BEGIN_OF_PEM in trusted
+    if trusted is not None and not is_text:
+        with _reading(trusted):
+            store = as_pem(Path(trusted).read_bytes(), tls.trusted_password)
+        if store is not None:
+            trusted, is_text = store.certificates, True
+    with _reading(None if is_text else trusted):
         context = ssl.create_default_context(
-            cafile=trusted_file, cadata=tls.trusted if is_text else None
+            cafile=None if is_text else trusted, cadata=trusted if is_text else None
         )
     if tls.certificate_file is not None:
         with _reading(tls.certificate_file, tls.key_file):
-            # Without one OpenSSL would ask whoever sits at the terminal.
-            password = tls.key_password or ""
-            context.load_cert_chain(tls.certificate_file, tls.key_file, password)
+            _load_certificate(context, tls, tls.certificate_file)
     context.check_hostname = tls.checks_host
     return context
+
+
+def _load_certificate(context: ssl.SSLContext, tls: Tls, certificate_file: str) -> None:
+    content = Path(certificate_file).read_bytes()
+    store = as_pem(content, tls.certificate_password, tls.key_password)
+    if store is None:
+        # Without a password OpenSSL would ask whoever sits at the terminal.
+        context.load_cert_chain(certificate_file, tls.key_file, tls.key_password or "")
+        return
+    if store.key is None:
+        raise UnreadableStore("it has no private key, so it says of nobody who they are")
+    # OpenSSL takes it from a file alone; nobody else may read this one, which is gone at once.
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(store.text)
+        file.flush()
+        context.load_cert_chain(file.name)
 
 
 @contextmanager
 def _reading(*files: str | None) -> Iterator[None]:
     """OpenSSL says what is wrong, and not with which file."""
+    names = " and ".join(file for file in files if file is not None) or "a text"
     try:
         yield
-    except (OSError, ssl.SSLError) as error:
-        names = " and ".join(file for file in files if file is not None) or "a text"
+    except UnreadableStore as error:
+        raise ConfigError(f"certificates cannot be read from {names}: {error}") from None
+    except ssl.SSLError as error:
         raise ConfigError(
             f"certificates cannot be read from {names} ({error}): "
-            "they have to be PEM, so export a Java keystore"
+            f"they have to be PEM, or a JKS or PKCS12 store"
         ) from None
+    except OSError as error:
+        raise ConfigError(f"certificates cannot be read from {names} ({error})") from None

@@ -1,7 +1,6 @@
 """Signing in and encryption: against RFC 7677's example, and a server that has both."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -106,13 +105,6 @@ def test_tls_with_sasl_and_a_certificate_as_file_or_text() -> None:
 def test_a_broker_that_is_not_trusted_is_not_talked_to() -> None:
     with pytest.raises(SaslAuthenticationFailed, match="is not trusted: self-signed certificate"):
         sign_in(Security(Tls(), Sasl("PLAIN", USER, PASSWORD)), has_tls=True)
-
-
-def test_a_keystore_of_java_is_refused_in_words(tmp_path: Path) -> None:
-    keystore = tmp_path / "truststore.jks"
-    keystore.write_bytes(b"\xfe\xed\xfe\xed")
-    with pytest.raises(ConfigError, match=f"from {keystore} .* have to be PEM"):
-        tls_context(Tls(trusted=str(keystore)))
 
 
 def test_a_file_that_is_missing_is_named() -> None:

@@ -110,7 +110,7 @@ def test_an_option_that_does_not_exist_is_refused_with_the_nearest_name(
         "kafka.value.serializer",
         "kafka.enable.auto.commit",
         "kafka.interceptor.classes",
-        "kafka.ssl.truststore.password",
+        "kafka.ssl.keystore.key",
         "kafka.ssl.enabled.protocols",
         "kafka.sasl.kerberos.service.name",
         "auto.offset.reset",

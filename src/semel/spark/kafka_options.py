@@ -76,7 +76,7 @@ _WITHOUT_EFFECT = frozenset(
 
 _CONVERTED = "columns are binary here, convert them with Spark's functions"
 _MECHANISMS = "PLAIN, SCRAM and OAUTHBEARER are the mechanisms there are, without classes of Java's"
-_PEM = "say a PEM file with ssl.keystore.location or ssl.truststore.location"
+_PEM = "say a PEM file with ssl.keystore.location and ssl.key.location"
 _TLS = "it is the TLS of Python and not of Java that is spoken"
 _REJECTED = {
     "auto.offset.reset": "say startingOffsets",
@@ -96,12 +96,10 @@ _REJECTED = {
     "ssl.keymanager.algorithm": _TLS,
     "ssl.keystore.certificate.chain": _PEM,
     "ssl.keystore.key": _PEM,
-    "ssl.keystore.password": f"PEM files have none; {_PEM}",
     "ssl.protocol": _TLS,
     "ssl.provider": _TLS,
     "ssl.secure.random.implementation": _TLS,
     "ssl.trustmanager.algorithm": _TLS,
-    "ssl.truststore.password": f"PEM files have none; {_PEM}",
     "transaction.two.phase.commit.enable": "the sink prepares and commits by itself",
     "transactional.id": "say transactionalId",
     "value.deserializer": _CONVERTED,

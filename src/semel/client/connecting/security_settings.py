@@ -25,9 +25,11 @@ _MEANINGS = {
     "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
     "ssl.truststore.location": "a PEM file of those who may have signed the broker's certificate",
     "ssl.truststore.certificates": "the same as text",
-    "ssl.truststore.type": "PEM, the only type there is",
+    "ssl.truststore.type": "PEM, JKS or PKCS12; the file itself says which it is",
+    "ssl.truststore.password": "of a JKS or PKCS12 store",
     "ssl.keystore.location": "a PEM file with the client's own certificate, and perhaps its key",
-    "ssl.keystore.type": "PEM, the only type there is",
+    "ssl.keystore.type": "PEM, JKS or PKCS12; the file itself says which it is",
+    "ssl.keystore.password": "of a JKS or PKCS12 store",
     "ssl.key.location": "a PEM file with the key, if it is not beside the certificate",
     "ssl.key.password": "what the key is encrypted with",
     "ssl.endpoint.identification.algorithm": (
@@ -60,9 +62,12 @@ SECRETS = frozenset(
         "sasl.oauthbearer.client.secret",
         "sasl.password",
         "ssl.key.password",
+        "ssl.keystore.password",
+        "ssl.truststore.password",
     }
 )
 
+_STORES = ("PEM", "JKS", "PKCS12")
 _PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _IN_JAAS = re.compile(
     r"""\b(username|password|clientId|clientSecret|scope|extension_\w+)\s*=\s*"""
@@ -137,9 +142,9 @@ class _Settings:
     def _tls(self) -> Tls:
         for store in ("truststore", "keystore"):
             kind = self._text(f"ssl.{store}.type")
-            if kind is not None and kind.upper() != "PEM":
+            if kind is not None and kind.upper() not in _STORES:
                 raise self._refusal(
-                    f"ssl.{store}.type", f"is {kind!r}: export the certificates as PEM"
+                    f"ssl.{store}.type", f"is {kind!r}: it is one of {', '.join(_STORES)}"
                 )
         checked = self._text("ssl.endpoint.identification.algorithm")
         return Tls(
@@ -150,6 +155,8 @@ class _Settings:
             key_password=self._text("ssl.key.password"),
             # Kafka switches the check off by an empty name, librdkafka by `none`.
             checks_host=checked is None or checked.lower() not in ("", "none"),
+            trusted_password=self._text("ssl.truststore.password"),
+            certificate_password=self._text("ssl.keystore.password"),
         )
 
     def _sasl(self) -> Sasl:
