@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import semel
 import semel.spark
@@ -57,24 +58,25 @@ def main(folder: Path) -> None:
         say("pyspark", ".".join(pyspark.__version__.split(".")[:2]))
         servers = spark.bootstrap_servers
         fill(servers, range(SENT))
-        sinks = {
-            "default": lambda: stream(spark).writeStream.format("semel").option("topic", "default"),
-            "volume": lambda: stream(spark).writeStream.foreachBatch(
-                semel.spark.exactly_once(topic="volume")
-            ),
-        }
-        for sink in sinks.values():
-            queries.finish(sink(), folder / "first")
-            (folder / "first").rename(folder / f"checkpoint-{len(list(folder.iterdir()))}")
-        checkpoints = dict(zip(sinks, sorted(folder.glob("checkpoint-*")), strict=True))
+
+        def by_default() -> DataStreamWriter:
+            return stream(spark).writeStream.format("semel").option("topic", "default")
+
+        def at_volume() -> DataStreamWriter:
+            volume = semel.spark.exactly_once(topic="volume")
+            return stream(spark).writeStream.foreachBatch(volume)
+
+        sinks = {"default": by_default, "volume": at_volume}
+        for name, sink in sinks.items():
+            queries.finish(sink(), folder / name)
         fill(servers, range(SENT, SENT + LATER))
         for name, sink in sinks.items():
-            queries.finish(sink(), checkpoints[name])
-            queries.forget_commits(checkpoints[name], 1)
-            queries.finish(sink(), checkpoints[name])
+            queries.finish(sink(), folder / name)
+            queries.forget_commits(folder / name, 1)
+            queries.finish(sink(), folder / name)
             say(name, copied(servers, name))
-        frame = spark.read.format("semel").option("subscribe", "orders")
-        frame = frame.option("includeHeaders", "true").load()
+        reader = spark.read.format("semel").option("subscribe", "orders")
+        frame = reader.option("includeHeaders", "true").load()
         batch = frame.select("key", "value", "timestamp", "headers").write.format("semel")
         batch.mode("append").option("topic", "batch").save()
         say("batch", copied(servers, "batch"))

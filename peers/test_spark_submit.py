@@ -21,6 +21,7 @@ PARTITIONS = 6
 
 def commands() -> list[str]:
     """Those of the page, with what a user has put in its place here."""
+    shown: str
     (shown,) = (
         block
         for _, block in re.findall(r"^```(.*?)\n(.*?)^```", _page(), re.DOTALL | re.MULTILINE)
