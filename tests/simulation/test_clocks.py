@@ -7,7 +7,7 @@ import pytest
 from semel.verify.run import Outcome, run_seed
 from semel.verify.workloads.workload import CLOCKS
 
-SEED_COUNT = 40
+SEED_COUNT = 30
 
 pytestmark = pytest.mark.timeout(300)
 

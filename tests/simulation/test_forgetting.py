@@ -7,7 +7,7 @@ import pytest
 from semel.verify.run import Outcome, run_seed
 from semel.verify.workloads.workload import FORGETTING
 
-SEED_COUNT = 15
+SEED_COUNT = 10
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -1,4 +1,4 @@
-"""Some hundred runs of the real broker under transactional clients that die, doubt and return."""
+"""Some runs of the real broker under transactional clients that die, doubt and return."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ import pytest
 from semel.verify.run import Outcome, run_seed
 from semel.verify.workloads.workload import TRANSACTIONS
 
-SEED_COUNT = 30
+SEED_COUNT = 20
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -11,7 +11,7 @@ from spark import cluster_driver
 from spark.cluster import standalone, with_tests_to_import
 from support import topics
 
-VALUES = [b"%05d" % number for number in range(3000)]
+VALUES = [b"%05d" % number for number in range(2000)]
 
 
 @pytest.mark.timeout(600)

@@ -12,7 +12,7 @@ from spark import connect_client, queries
 from spark.cluster import connect_server, with_tests_to_import
 from support import topics
 
-VALUES = [b"%04d" % number for number in range(600)]
+VALUES = [b"%04d" % number for number in range(400)]
 PREFIXES = {"copied": b"", "one": b"", "two": b"number "}
 
 
@@ -54,15 +54,15 @@ def test_both_sinks_write_once_for_several_queries_of_one_session(tmp_path: Path
         for topic in PREFIXES:
             topics.create(servers, topic, 3)
         first = run_client(address, broker, tmp_path)
-        assert first["saved"] == "refused"
-        assert len(set(first.values())) == 4
+        assert first.pop("saved") == "refused"
+        assert len(set(first.values())) == len(PREFIXES)
         assert (tmp_path / "failed").exists()
         # As if the server had died before Spark noted the last batch as done.
         for name in PREFIXES:
-            queries.forget_commits(tmp_path / name, 2)
+            queries.forget_commits(tmp_path / name, 1)
         topics.fill(servers, "orders", [b"more"])
         assert run_client(address, broker, tmp_path) == first
         for name, prefix in PREFIXES.items():
             expected = sorted(prefix + value for value in [*VALUES, b"more"])
             assert topics.values(servers, name) == expected
-            assert consumed_by(servers, group_of(name, first[name])) == [301, 300]
+            assert consumed_by(servers, group_of(name, first[name])) == [201, 200]
