@@ -20,7 +20,6 @@ DIFFERENT = {
     **dict.fromkeys(
         (
             "alterReplicaLogDirs, elsewhere",
-            "alterClientQuotas",
             "describeUserScramCredentials",
             "describeDelegationToken",
             "describeShareGroups",

@@ -119,6 +119,40 @@ def test_configs(tool: Tool, servers: str) -> None:
     assert "cannot be changed while" in "".join(tool("kafka-configs", *fixed, complains=True))
 
 
+def test_quotas(tool: Tool) -> None:
+    ann = ("--entity-type", "users", "--entity-name", "ann")
+    client = (*ann, "--entity-type", "clients", "--entity-default")
+    address = ("--entity-type", "ips", "--entity-default")
+    for whose, quotas in (
+        (ann, "producer_byte_rate=1024,consumer_byte_rate=2048"),
+        (client, "request_percentage=12.5"),
+        (address, "connection_creation_rate=50"),
+    ):
+        (done,) = tool("kafka-configs", "--alter", *whose, "--add-config", quotas)
+        assert done.startswith("Completed updating ")
+    (described,) = tool("kafka-configs", "--describe", *ann)
+    assert described.startswith("Quota configs for user-principal 'ann' are ")
+    assert "producer_byte_rate=1024.0" in described
+    assert "consumer_byte_rate=2048.0" in described
+    (described,) = tool("kafka-configs", "--describe", *client)
+    assert described == (
+        "Quota configs for user-principal 'ann', the default client-id are request_percentage=12.5"
+    )
+    (described,) = tool("kafka-configs", "--describe", *address)
+    assert described == "Quota configs for the default ip are connection_creation_rate=50.0"
+    bad = tool(
+        "kafka-configs", "--alter", *ann, "--add-config", "producer_byte_rate=0", complains=True
+    )
+    assert any("a quota is greater than 0" in line for line in bad)
+    for whose, names in (
+        (ann, "producer_byte_rate,consumer_byte_rate"),
+        (client, "request_percentage"),
+        (address, "connection_creation_rate"),
+    ):
+        tool("kafka-configs", "--alter", *whose, "--delete-config", names)
+        assert tool("kafka-configs", "--describe", *whose) == []
+
+
 def test_consumer_groups(tool: Tool, servers: str) -> None:
     topics.create(servers, "tools-groups", 2)
     topics.fill(servers, "tools-groups", [b"1", b"2", b"3"])

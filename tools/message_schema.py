@@ -35,6 +35,7 @@ PLAIN_KIND = {
 TIME_KINDS = ("timedelta_i32", "timedelta_i64", "datetime_i64")
 
 RENAMED = {
+    ("alter_client_quotas", "response", "EntryData"): "EntryResult",
     ("describe_quorum", "request", "TopicData"): "TopicRequest",
     ("describe_quorum", "request", "PartitionData"): "PartitionRequest",
 }

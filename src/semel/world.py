@@ -5,7 +5,10 @@ The real ones are here and nowhere else; the simulator brings its own.
 
 import random
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+SPENT_NS: Final = time.perf_counter_ns
+"""A clock for how long the process works at something. Nothing that lasts is decided by it."""
 
 
 class Clock(Protocol):

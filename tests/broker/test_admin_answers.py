@@ -11,7 +11,6 @@ from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from semel.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.wire.messages.describe_acls import DescribeAclsRequest
-from semel.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
 from semel.wire.messages.describe_cluster import DescribeClusterRequest
 from semel.wire.messages.describe_groups import DescribeGroupsRequest
 from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -95,12 +94,6 @@ def test_there_is_no_security_to_speak_of(client: RawClient, version: int) -> No
     assert [each.error_code for each in created.results] == [SECURITY_DISABLED] * 2
     deleted = client.call("delete_acls", version, DeleteAclsRequest([DeleteAclsFilter(1)]))
     assert [each.error_code for each in deleted.filter_results] == [SECURITY_DISABLED]
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_there_are_no_quotas(client: RawClient, version: int) -> None:
-    answer = client.call("describe_client_quotas", version, DescribeClientQuotasRequest())
-    assert (answer.error_code, answer.entries) == (0, [])
 
 
 def test_no_partition_is_on_its_way(client: RawClient) -> None:

@@ -14,6 +14,12 @@ from semel.cluster.messages import Beat, Move, Refused
 from semel.errors import NONE, CoordinatorNotAvailable, NotLeaderOrFollower
 from semel.lane.leader import NodeAddress
 from semel.records.records import Record, encode_batch
+from semel.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.describe_cluster import DescribeClusterRequest
 from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -130,6 +136,21 @@ def test_a_node_is_named_at_its_newest_address_until_it_was_gone_for_long() -> N
     assert known.named(NAMED_MS) == [first, moved]
     assert known.named(NAMED_MS + 1) == [moved]
     assert known.named(NAMED_MS + 2) == []
+
+
+@on_nodes(1, 2)
+async def test_quotas_count_on_every_node_and_behind_a_takeover(cluster: SimulatedCluster) -> None:
+    leader = await cluster.leader()
+    (standby,) = [node for node in cluster.nodes.values() if node is not leader]
+    operation = OpData("consumer_byte_rate", 5.0)
+    request = AlterClientQuotasRequest([EntryData([EntityData("client-id", None)], [operation])])
+    (entry,) = (await leader.ask("alter_client_quotas", 1, request)).entries
+    assert (entry.error_code, entry.error_message) == (NONE, None)
+    assert leader.broker.metering.limits_clients
+    await until(lambda: standby.broker.metering.limits_clients)
+    leader.kill()
+    assert await cluster.leader() is standby
+    assert standby.broker.metering.limits_clients
 
 
 @on_nodes(9, 5, 6, 13, seeds=range(10))

@@ -404,6 +404,21 @@ CASES: Final = [
         ((DESCRIBE_CLUSTER,),),
     ),
     Case("describe_client_quotas", 1, {"strict": False}, 31, ((DESCRIBE_CLUSTER_CONFIGS,),)),
+    Case(
+        "alter_client_quotas",
+        1,
+        {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": "someone"}],
+                    "ops": [{"key": "producer_byte_rate", "value": 1e9}],
+                }
+            ],
+            "validate_only": True,
+        },
+        31,
+        ((ALTER_CLUSTER_CONFIGS,),),
+    ),
     Case("describe_user_scram_credentials", 0, {}, 31, ((DESCRIBE_CLUSTER,),)),
     Case("alter_user_scram_credentials", 0, {"upsertions": [_UPSERTION]}, 31, ((ALTER_CLUSTER,),)),
     Case(

@@ -25,9 +25,16 @@ from semel.errors import (
 from semel.journal.file.memory import MemoryDevice
 from semel.records.records import Record, encode_batch
 from semel.types import OFFSETS_TOPIC
+from semel.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from semel.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -224,6 +231,31 @@ async def test_settings_of_topics_and_brokers_count_everywhere(machine: Machine)
         assert second.config.log_retention_ms == first.config.log_retention_ms == 88
         assert second.config.message_max_bytes == 2_000
         assert first.config.message_max_bytes == CONFIG.message_max_bytes
+
+
+def alteration(value: float, *, is_removed: bool = False) -> AlterClientQuotasRequest:
+    operation = OpData("producer_byte_rate", value, is_removed)
+    return AlterClientQuotasRequest([EntryData([EntityData("user", "ann")], [operation])])
+
+
+@on_two_workers
+async def test_quotas_count_everywhere_when_who_sets_them_hears_so(machine: Machine) -> None:
+    async with machine.workers() as (first, second):
+        (entry,) = (await call(second, "alter_client_quotas", 1, alteration(5.0))).entries
+        assert entry.error_code == NotController.code
+        for request, is_limited in (
+            (alteration(5.0), True),
+            (alteration(0, is_removed=True), False),
+        ):
+            (entry,) = (await call(first, "alter_client_quotas", 1, request)).entries
+            assert entry.error_code == NONE
+            for broker in (first, second):
+                assert broker.metering.limits_clients is is_limited
+        await call(first, "alter_client_quotas", 1, alteration(7.0))
+        described = await call(second, "describe_client_quotas", 1, DescribeClientQuotasRequest())
+        assert [each.values[0].value for each in described.entries] == [7.0]
+    async with machine.workers() as (_, second):
+        assert second.metering.limits_clients
 
 
 @on_two_workers

@@ -3,9 +3,11 @@
 from typing import NamedTuple
 
 from semel.access.access_list import AccessListView
+from semel.access.quotas import QuotasView
 from semel.access.users import UsersView
 
 
 class AccessView(NamedTuple):
     users: UsersView
     access_list: AccessListView
+    quotas: QuotasView

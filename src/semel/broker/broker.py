@@ -8,6 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from semel.access.principal import FIRST_LISTENER
+from semel.access.quotas import Entity
+from semel.access.rate import Windows
 from semel.access.rules import Rule
 from semel.broker import log
 from semel.broker.absent_catalogue import AbsentCatalogue
@@ -26,6 +28,7 @@ from semel.broker.lane_settings import lane_settings
 from semel.broker.layered_config import ALL_BROKERS, LayeredConfig
 from semel.broker.led_lanes import CONTROLLER, LedLanes
 from semel.broker.lines import Lines
+from semel.broker.metering import Metering
 from semel.broker.metrics import Metrics
 from semel.broker.neighbour import Neighbour
 from semel.broker.nodes import Nodes
@@ -54,7 +57,7 @@ from semel.store.counting import Counted
 from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from semel.volumes.making import MakesApart, MakesHere, VolumeMaker
 from semel.volumes.store import DeviceVolumes
-from semel.world import Clock, Randomness
+from semel.world import SPENT_NS, Clock, Randomness
 
 if TYPE_CHECKING:
     from semel.broker.entrance import Entrance
@@ -122,7 +125,9 @@ class Broker:
         self.config = config
         """Its settings as they are now: what is set while it runs counts at once."""
         self.metrics = Metrics()
+        self._server: Server | None = None
         self.audit = Audit(clock)
+        self.metering = Metering(clock, SPENT_NS, _windows(config))
         self._storage = storage
         self._clock = clock
         self._randomness = randomness
@@ -166,7 +171,7 @@ class Broker:
         for number, device in zip(numbers, devices, strict=True):
             self.lanes.add(self._open(number, device))
         if self.lanes.leads_catalogue:
-            self._recall_config()
+            self._recall()
         limits = self._journal_settings if shared is None else shared.limits
         payload_bytes_max = limits.payload_bytes_max
         self.frame_size_max = min(FRAME_SIZE_MAX, payload_bytes_max // 2)
@@ -180,7 +185,6 @@ class Broker:
         self._unreadable: dict[TopicPartition, bool] = {}
         """Whether it is damaged; the store with its old data may only be away."""
         self._failed: asyncio.Future[None] | None = None
-        self._server: Server | None = None
         self._check_sizes(config)
 
     def _check_sizes(self, config: BrokerConfig) -> None:
@@ -248,6 +252,7 @@ class Broker:
             for lane in self.lanes.led:
                 lane.submit(EnforceRetention())
         self._server = Server(self, tasks)
+        self._server.count_requests(is_needed=self.metering.limits_clients)
         for lane in self.lanes.led:
             self.across.lead(lane)
         tasks.create_task(Housekeeping(self, self._server).run())
@@ -374,7 +379,7 @@ class Broker:
             self.across.lead(lane)
         if lane.number == CONTROLLER:
             self.elsewhere.came_here(lane.view)
-            self._recall_config()
+            self._recall()
             if self.is_shared:
                 self.spread_over(lane.view.lanes.count)
         if self.is_shared and self._server is not None:
@@ -398,6 +403,7 @@ class Broker:
             log.warning("what is new of topics waits for room", reason=str(error))
         else:
             self.lanes.tell_of(followed.catalogue, followed.access)
+        self.look_at_quotas()
         self.nodes.look()
         self.access.look()
 
@@ -513,9 +519,21 @@ class Broker:
             for rule in rules:
                 self.topics.telling.rule(rule)
 
-    def _recall_config(self) -> None:
+    def quotas_changed(self, entity: Entity) -> None:
+        """Other workers have to know."""
+        self.look_at_quotas()
+        if self.topics.telling is not None:
+            self.topics.telling.quotas(entity)
+
+    def look_at_quotas(self) -> None:
+        """They may be others than before."""
+        if self.metering.follow(self.lanes.quotas) and self._server is not None:
+            self._server.count_requests(is_needed=self.metering.limits_clients)
+
+    def _recall(self) -> None:
         """What was set while an earlier process ran. It may not go with what this one was started
         with, which then counts alone: a broker that does not start can be told nothing."""
+        self.look_at_quotas()
         view = self.lanes.controller.view
         self.recall_config(view.broker_config)
 
@@ -626,6 +644,10 @@ def _lane_numbers(
     if workers is not None:
         return workers.numbers, workers.lane_count
     return range(device_count), device_count if shared is None else shared.lane_count
+
+
+def _windows(config: BrokerConfig) -> Windows:
+    return Windows(config.quota_window_num, config.quota_window_size_seconds * 1_000)
 
 
 def volumes_on(device: Device) -> Volumes:

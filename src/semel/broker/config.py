@@ -104,6 +104,16 @@ class BrokerConfig:
         least=2**20,
     )
     max_connections: int = _setting(10_000, "More are closed at once.", least=1)
+    quota_window_num: int = _setting(
+        11,
+        "Windows of time in which it is counted what clients with quotas use.",
+        least=1,
+        most=10_000,
+        is_fixed=True,
+    )
+    quota_window_size_seconds: int = _setting(
+        1, "How long each of these windows is.", least=1, most=3_600, is_fixed=True
+    )
     connections_max_idle_ms: int = _setting(600_000, "A silent connection is closed.", least=1000)
     fetch_max_bytes: int = _setting(
         8 * 2**20,

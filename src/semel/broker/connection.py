@@ -142,8 +142,9 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self._listener_name = listener
         self._entrance = entrance
-        self._dispatch: Callable[[bytes, Connection], None] = server.dispatch
+        self._dispatch: Callable[[bytes, Connection], None] = server.decide
         """Where requests go: to the entrance, until that lets the client in."""
+        self._is_admitted = False
         self._inbox = Inbox(server.scratch, server.request_size_max)
         self._offered_size = 0
         self._requests: deque[bytes] = deque()
@@ -151,6 +152,8 @@ class Connection(asyncio.BufferedProtocol):
         self.unsent_bytes = 0
         """Of replies that are encoded and wait for their turn; the transport counts the others."""
         self._replies_awaited_max = REPLIES_AWAITED_MAX
+        self._hold_count = 0
+        self._muted: asyncio.TimerHandle | None = None
         self._may_write = True
         self._may_read = True
         self.is_closing = False
@@ -200,6 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         """Have requests decided elsewhere until the caller is admitted."""
         self.caller = caller
         self.client_host = f"/{caller.host}"
+        self._is_admitted = False
         self._dispatch = dispatch
         self._inbox.size_max = request_size_max
 
@@ -208,8 +212,14 @@ class Connection(asyncio.BufferedProtocol):
         self.caller = caller
         self.rights = self._server.rights_of(caller)
         self.client_host = f"/{caller.host}"
-        self._dispatch = self._server.dispatch
+        self._is_admitted = True
+        self._dispatch = self._server.decide
         self._inbox.size_max = self._server.request_size_max
+
+    def decide_by(self, dispatch: "Callable[[bytes, Connection], None]") -> None:
+        """Quotas have come or gone."""
+        if self._is_admitted:
+            self._dispatch = dispatch
 
     def write_parts_by(self, write_parts: "Callable[[Sequence[Buffer]], None]") -> None:
         """Where each part would cost more than being joined."""
@@ -223,6 +233,8 @@ class Connection(asyncio.BufferedProtocol):
             # Not at once: a task that is ended before its first step leaves behind what its
             # request has begun, such as the place of a member who waits for its group.
             self._server.loop.call_soon(self._waiting.cancel)
+        if self._muted is not None:
+            self._muted.cancel()
         if self._entrance is not None:
             self._entrance.left(self)
         self._server.disconnected(self)
@@ -301,6 +313,42 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+    # Waiting with what comes
+
+    def hold(self) -> None:
+        """Decide nothing more, and read nothing more, until this was taken back."""
+        self._hold_count += 1
+        # So that nobody has to look whether it is held.
+        self._replies_awaited_max = 0
+
+    def take_back_hold(self) -> None:
+        self._hold_count -= 1
+        if not self._hold_count:
+            self._replies_awaited_max = REPLIES_AWAITED_MAX
+            if not self.is_closing:
+                self._decide()
+
+    def mute(self, duration_ms: int) -> None:
+        """Do not read from a client for a while that has used more than its quota."""
+        if self.is_closing:
+            return
+        duration_s = duration_ms / 1000
+        until_s = self._server.loop.time() + duration_s
+        if self._muted is not None:
+            if until_s <= self._muted.when():
+                return
+            self._muted.cancel()
+        else:
+            self.hold()
+            self._adjust_reading()
+        # Nor is it taken for silent.
+        self.active_at = max(self.active_at, until_s)
+        self._muted = self._server.loop.call_later(duration_s, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self.take_back_hold()
 
     # Answering
 

@@ -7,7 +7,7 @@ it would send all of it again and again. It is not read from, as where the disk 
 from typing import TYPE_CHECKING, Final
 
 from semel.access.principal import FIRST_LISTENER
-from semel.broker.connection import REPLIES_AWAITED_MAX, Connection
+from semel.broker.connection import Connection
 
 if TYPE_CHECKING:
     from semel.broker.entrance import Entrance
@@ -33,7 +33,7 @@ class ConnectionOnStore(Connection):
         lane = self._server.lane_behind()
         if lane is not None and not self._is_held and self._has_produce():
             self._is_held = True
-            self._replies_awaited_max = 0
+            self.hold()
             lane.when_caught_up(self._go_on)
         super()._decide()
 
@@ -41,11 +41,9 @@ class ConnectionOnStore(Connection):
         return any(request.startswith(PRODUCE) for request in self._requests)
 
     def _go_on(self) -> None:
-        self._is_held = False
-        self._replies_awaited_max = REPLIES_AWAITED_MAX
-        if not self.is_closing:
-            self._decide()
+        if self._is_held:
+            self._is_held = False
+            self.take_back_hold()
 
     def lane_left(self) -> None:
-        if self._is_held:
-            self._go_on()
+        self._go_on()

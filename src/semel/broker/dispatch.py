@@ -25,6 +25,7 @@ _pack_flexible_head: Final = struct.Struct(">iib").pack
 """…and no tags."""
 
 Handler = Callable[["Broker", Any, Call], Handled]
+Reader = Callable[[bytes, "Connection"], tuple[Call, Any, Handler]]
 
 
 class Route(NamedTuple):

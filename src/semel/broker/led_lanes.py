@@ -4,6 +4,7 @@ import asyncio
 from typing import Final
 
 from semel.access.access_view import AccessView
+from semel.access.quotas import QuotasView
 from semel.access.users import UsersView
 from semel.broker.absent_catalogue import AbsentCatalogue
 from semel.errors import (
@@ -76,6 +77,11 @@ class LedLanes:
     def users(self) -> UsersView | None:
         """None if nobody has told of them."""
         return None if self.access is None else self.access.users
+
+    @property
+    def quotas(self) -> QuotasView | None:
+        """None if nobody has told of them."""
+        return None if self.access is None else self.access.quotas
 
     @property
     def leads_catalogue(self) -> bool:

@@ -166,6 +166,12 @@ class Collector:
         yield counter(
             "semel_connections_refused", "Connections over the limit.", metrics.connections_refused
         )
+        throttled = CounterMetricFamily(
+            "semel_throttled", "Requests and connections over a quota.", labels=["quota"]
+        )
+        for kind, count in broker.metering.throttled.items():
+            throttled.add_metric([kind.value], count)
+        yield throttled
         yield counter(
             "semel_requests_late",
             "Requests refused because their client had replaced the connection they came on.",

@@ -4,7 +4,7 @@ Replies of one connection that become ready together leave in one write.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.access.principal import Caller
@@ -12,8 +12,9 @@ from semel.access.rights import Rights
 from semel.broker import log
 from semel.broker.answer import Answer, Call
 from semel.broker.connection import Connection, Reply
-from semel.broker.dispatch import Handler, encode_in_steps, read_request, with_head
+from semel.broker.dispatch import Handler, Reader, encode_in_steps, read_request, with_head
 from semel.broker.inbox import SCRATCH_SIZE
+from semel.broker.metering import MeteredRequest
 from semel.durations import Durations
 from semel.errors import JournalFailed, ProtocolError
 from semel.lane.lane import Lane
@@ -43,6 +44,8 @@ class Server:
         self._broker = broker
         self._tasks = tasks
         self.loop = asyncio.get_running_loop()
+        self.decide: Callable[[bytes, Connection], None] = self.dispatch
+        """Where requests go of clients that have come in."""
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
         self.request_size_max = broker.config.socket_request_max_bytes
         self._connections: dict[Connection, None] = {}
@@ -72,7 +75,7 @@ class Server:
     # Connections
 
     def connected(self, connection: Connection) -> bool:
-        """Number the connection; False if it comes too late, or there are too many already."""
+        """Number the connection; False if it comes too late, or too many have come."""
         self.last_connection_number += 1
         connection.number = self.last_connection_number
         self._connections[connection] = None
@@ -81,10 +84,13 @@ class Server:
         metrics.connections_accepted += 1
         if self._is_closed:
             return False
-        if len(self._connections) > self._broker.config.max_connections:
-            metrics.connections_refused += 1
-            return False
-        return True
+        is_let_in = len(
+            self._connections
+        ) <= self._broker.config.max_connections and self._broker.metering.lets_in(
+            connection.caller.host
+        )
+        metrics.connections_refused += not is_let_in
+        return is_let_in
 
     def disconnected(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
@@ -181,10 +187,10 @@ class Server:
             elif empty_pass_count == READING_PASSES:
                 return
 
-    def dispatch(self, frame: bytes, connection: Connection) -> None:
+    def dispatch(self, frame: bytes, connection: Connection, read: Reader = read_request) -> None:
         """Decide one request now; its reply leaves when the journal and its turn allow."""
         broker = self._broker
-        call, body, handler = read_request(frame, connection)
+        call, body, handler = read(frame, connection)
         must_wait = bool(call.api.rights) and not connection.rights.is_known
         if broker.is_shared:
             lanes = broker.lanes.led
@@ -208,6 +214,19 @@ class Server:
             self._tasks.create_task(self._answer_in_its_turn(call, handled, connection))
         else:
             connection.wait(handled, call)
+
+    def _dispatch_metered(self, frame: bytes, connection: Connection) -> None:
+        metered = MeteredRequest(self._broker.metering)
+        try:
+            self.dispatch(frame, connection, metered.read)
+        finally:
+            metered.end()
+
+    def count_requests(self, *, is_needed: bool) -> None:
+        """Quotas have come, or all have gone."""
+        self.decide = self._dispatch_metered if is_needed else self.dispatch
+        for connection in self._connections:
+            connection.decide_by(self.decide)
 
     def _may_hold(self, size: int) -> bool:
         held_max = self._broker.config.queued_max_request_bytes // 2

@@ -1,4 +1,4 @@
-"""Lane 0 tells other workers of topics, settings, users and rules, and knows what each has heard.
+"""Lane 0 tells other workers of topics, settings, users and so on, and knows what each has heard.
 
 Each worker asks for what is new, and says with the next question that it has worked in the last
 answer: its lanes host then what was placed in them, and have dropped what is gone. Nothing is told
@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, Protocol
 
+from semel.access.quotas import Entity
 from semel.access.rules import Rule
 from semel.cluster.messages import (
     AnyAnswer,
     AnyNews,
     BrokerTold,
     Follow,
+    QuotasTold,
     Refused,
     RuleTold,
     Told,
@@ -56,6 +58,8 @@ class Tells(Protocol):
 
     def rule(self, rule: Rule) -> int: ...
 
+    def quotas(self, entity: Entity) -> int: ...
+
     @property
     def have_all_begun(self) -> bool: ...
 
@@ -67,15 +71,17 @@ class Tells(Protocol):
 
 
 class Subject(enum.Enum):
-    """What something is told of: a rule, or what has this name."""
+    """What something is told of: a rule, quotas of an entity, or what has this name."""
 
     TOPIC = enum.auto()
     BROKER = enum.auto()
     USER = enum.auto()
     RULE = enum.auto()
+    QUOTAS = enum.auto()
 
 
-About = tuple[Subject, str | Rule]
+Name = str | Rule | Entity
+About = tuple[Subject, Name]
 
 
 class _Listener:
@@ -135,7 +141,10 @@ class Telling:
     def rule(self, rule: Rule) -> int:
         return self._changed(Subject.RULE, rule)
 
-    def _changed(self, subject: Subject, what: str | Rule) -> int:
+    def quotas(self, entity: Entity) -> int:
+        return self._changed(Subject.QUOTAS, entity)
+
+    def _changed(self, subject: Subject, what: Name) -> int:
         self.last_change += 1
         for listener in self._listeners.values():
             listener.untold[subject, what] = None
@@ -225,6 +234,7 @@ class Telling:
             untold += [(Subject.BROKER, name) for name in view.broker_config_names]
             untold += [(Subject.USER, name) for name in view.access.users]
             untold += [(Subject.RULE, rule) for rule in view.access.access_list]
+            untold += [(Subject.QUOTAS, entity) for entity in view.access.quotas]
             telling = self._randomness.token_bytes(TELLING_SIZE)
             listener = _Listener(telling, untold, self._now_s())
             self._listeners[follow.node_id] = listener
@@ -237,13 +247,16 @@ class Telling:
     def _news(self, listener: _Listener, controller: Lane) -> Told:
         listener.has_news.clear()
         view = controller.view
-        users, access_list = view.access
+        users, access_list, quotas = view.access
         news: list[AnyNews] = []
         for key in [*islice(listener.untold, AT_ONCE)]:
             del listener.untold[key]
             subject, name = key
             if isinstance(name, Rule):
                 news.append(RuleTold(name.stored(), name in access_list))
+                continue
+            if isinstance(name, Entity):
+                news.append(QuotasTold(*name, dict(quotas.of(name))))
                 continue
             if subject is Subject.BROKER:
                 news.append(BrokerTold(name, dict(view.broker_config(name))))

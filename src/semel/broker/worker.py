@@ -12,6 +12,7 @@ from typing import Final
 
 from semel.access.access_list import AccessList
 from semel.access.access_view import AccessView
+from semel.access.quotas import Entity, Quotas
 from semel.access.rules import Rule
 from semel.access.users import Users
 from semel.broker import log
@@ -30,6 +31,7 @@ from semel.cluster.messages import (
     Follow,
     Forwarded,
     LaneCall,
+    QuotasTold,
     Refused,
     RuleTold,
     Told,
@@ -71,6 +73,7 @@ class Worker:
         self._catalogue = ToldCatalogue()
         self._users = Users()
         self._access_list = AccessList()
+        self._quotas = Quotas()
         self._is_beginning = True
         """What is heard is not all yet."""
         self._telling = b""
@@ -190,6 +193,7 @@ class Worker:
             self._catalogue = ToldCatalogue()
             self._users = Users()
             self._access_list = AccessList()
+            self._quotas = Quotas()
             self._is_beginning = True
         catalogue = self._catalogue
         has_settings = False
@@ -210,11 +214,8 @@ class Worker:
                     catalogue.forget(each.name)
                     if not self._is_beginning:
                         topics.drop(each.name)
-                case UserTold():
-                    self._users.tell(each.name, credentials_of(each.credentials))
-                case RuleTold():
-                    tell = self._access_list.add if each.is_there else self._access_list.remove
-                    tell([Rule.of_stored(each.rule)])
+                case UserTold() | RuleTold() | QuotasTold():
+                    self._hear_of_access(each)
                 case BrokerTold():
                     self._settings[each.name] = each.config
                     has_settings = True
@@ -226,7 +227,20 @@ class Worker:
         self._hear_of_lanes({number: Term(epoch) for number, epoch, _ in told.lanes})
         if told.is_all and self._is_beginning:
             topics.align_all(catalogue)
-            broker.lanes.tell_of(catalogue, AccessView(self._users, self._access_list))
+            broker.lanes.tell_of(
+                catalogue, AccessView(self._users, self._access_list, self._quotas)
+            )
             self._is_beginning = False
             self.may_serve.set()
+        broker.look_at_quotas()
         self._heard = told.number
+
+    def _hear_of_access(self, news: UserTold | RuleTold | QuotasTold) -> None:
+        match news:
+            case UserTold():
+                self._users.tell(news.name, credentials_of(news.credentials))
+            case RuleTold():
+                tell = self._access_list.add if news.is_there else self._access_list.remove
+                tell([Rule.of_stored(news.rule)])
+            case QuotasTold():
+                self._quotas.tell(Entity(news.user, news.client_id, news.ip), news.values)

@@ -13,6 +13,7 @@ from semel.cli import (
     group,
     log,
     pipeline,
+    quota,
     steering,
     topic,
     txn,
@@ -41,6 +42,7 @@ app.command(txn.app)
 app.command(acl.app)
 app.command(config.app)
 app.command(broker.app)
+app.command(quota.app)
 app.command(log.app)
 app.command(cluster.app)
 cluster.app.command(info)

@@ -49,7 +49,7 @@ class Hearing:
         self._lane.when_all_durable(partial(self._on_durable, self.last_change))
         return self.last_change
 
-    broker = user = rule = topic
+    broker = user = rule = quotas = topic
 
     def _on_durable(self, change: int) -> None:
         self._behind[change] = self._journal.slot

@@ -234,7 +234,16 @@ class RuleTold(msgspec.Struct, frozen=True, array_like=True, tag=True):
     is_there: bool
 
 
-AnyNews = TopicTold | TopicGone | BrokerTold | UserTold | RuleTold
+class QuotasTold(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """All quotas that are set for an entity; none if they are gone."""
+
+    user: str | None
+    client_id: str | None
+    ip: str | None
+    values: dict[str, float]
+
+
+AnyNews = TopicTold | TopicGone | BrokerTold | UserTold | RuleTold | QuotasTold
 
 
 def credentials_of(

@@ -295,7 +295,19 @@ class RulesRemoved(Fact, frozen=True):
     rules: tuple[StoredRule, ...]
 
 
-AboutAccess = CredentialSet | CredentialDropped | SaltKeyDrawn | RulesAdded | RulesRemoved
+class QuotasSet(Fact, frozen=True):
+    """All quotas that are set for an entity: a user, a client id or both, or an address. A part
+    that is None is not said, an empty one is for all who have none of their own."""
+
+    user: str | None
+    client_id: str | None
+    ip: str | None
+    values: dict[str, float]
+
+
+AboutAccess = (
+    CredentialSet | CredentialDropped | SaltKeyDrawn | RulesAdded | RulesRemoved | QuotasSet
+)
 """What versions before cannot read."""
 
 SECRETS: dict[type[Fact], frozenset[str]] = {
@@ -341,6 +353,7 @@ AnyFact = (
     | SaltKeyDrawn
     | RulesAdded
     | RulesRemoved
+    | QuotasSet
 )
 
 encode = msgspec.msgpack.Encoder().encode

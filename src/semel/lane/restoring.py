@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from semel.access.quotas import Entity
 from semel.access.rules import Rule
 from semel.access.scram import Credential, Mechanism
 from semel.errors import CorruptJournal, NewerFormat
@@ -27,6 +28,7 @@ from semel.lane.snapshot import (
     Piece,
     ProducerSnapshot,
     ProducersPiece,
+    QuotasPiece,
     RulesPiece,
     Stored,
     TopicSnapshot,
@@ -84,7 +86,7 @@ def _restore(found: Iterator[Piece], state: LaneState) -> None:
     for piece in pieces:
         if isinstance(piece, BrokerConfigsPiece):
             state.broker_configs = piece.configs
-        elif isinstance(piece, UsersPiece | RulesPiece):
+        elif isinstance(piece, UsersPiece | RulesPiece | QuotasPiece):
             _restore_access(piece, state)
         elif isinstance(piece, JoinedPiece):
             state.joined.restore(piece.joined, piece.ended, piece.decided)
@@ -164,7 +166,11 @@ def _restore_lane(lane: LanePiece, state: LaneState) -> None:
     state.lanes.restore(lane.lane_count, lane.placed, lane.taken)
 
 
-def _restore_access(piece: UsersPiece | RulesPiece, state: LaneState) -> None:
+def _restore_access(piece: UsersPiece | RulesPiece | QuotasPiece, state: LaneState) -> None:
+    if isinstance(piece, QuotasPiece):
+        for quotas in piece.quotas:
+            state.quotas.tell(Entity(quotas.user, quotas.client_id, quotas.ip), quotas.values)
+        return
     if isinstance(piece, RulesPiece):
         state.access_list.add(map(Rule.of_stored, piece.rules))
         return

@@ -177,6 +177,12 @@ class RulesPiece(Stored, frozen=True, tag="rules"):
     rules: Sequence[StoredRule]
 
 
+class QuotasPiece(Stored, frozen=True, tag="quotas"):
+    """Only there if there are any."""
+
+    quotas: Sequence[facts.QuotasSet]
+
+
 Piece = (
     LanePiece
     | CompactedPiece
@@ -189,6 +195,7 @@ Piece = (
     | BrokerConfigsPiece
     | UsersPiece
     | RulesPiece
+    | QuotasPiece
 )
 
 
@@ -339,6 +346,7 @@ class Capture:
         self._users = state.users.by_name.copy()
         self._salt_key = state.users.salt_key
         self._rules = [*state.access_list]
+        self._quotas = state.quotas.by_entity.copy()
 
     def _topic(self, name: str) -> CapturedTopic:
         state = self._state
@@ -394,6 +402,7 @@ class Capture:
                 yield _framed(BrokerConfigsPiece(self._broker_configs))
             yield from self._user_pieces()
             yield from self._rule_pieces()
+            yield from self._quota_pieces()
         finally:
             self._state.capture = None
             self._state.groups.before_change(None)
@@ -401,7 +410,7 @@ class Capture:
 
     def _format(self) -> int:
         """The first that has all there is to say."""
-        if self._salt_key or self._rules:
+        if self._salt_key or self._rules or self._quotas:
             return FORMAT
         is_of_lanes = self._joined or self._ended or self._decided
         return FORMAT_OF_LANES if is_of_lanes else FORMAT_OF_ONE_LANE
@@ -534,6 +543,11 @@ class Capture:
         rules = iter(self._rules)
         while some := list(islice(rules, ITEMS_PER_PIECE)):
             yield _framed(RulesPiece([rule.stored() for rule in some]))
+
+    def _quota_pieces(self) -> Iterator[bytes]:
+        rows = (facts.QuotasSet(*entity, dict(of)) for entity, of in self._quotas.items())
+        while some := list(islice(rows, ITEMS_PER_PIECE)):
+            yield _framed(QuotasPiece(some))
 
 
 def _framed(piece: Piece) -> bytes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, assert_never, cast
 
 from semel.access.access_list import AccessList
 from semel.access.access_view import AccessView
+from semel.access.quotas import Entity, Quotas
 from semel.access.rules import Rule
 from semel.access.scram import Credential, Mechanism
 from semel.access.users import Users
@@ -122,7 +123,8 @@ class LaneState:
         value is replaced, never changed."""
         self.users = Users()
         self.access_list = AccessList()
-        """Both are empty but in lane 0."""
+        self.quotas = Quotas()
+        """These are empty but in lane 0."""
         self.partitions = self.hosting.made
         """Those of which there may be anything to say, by the number that stands before their
         batches in a frame."""
@@ -158,7 +160,7 @@ class LaneState:
 
     @property
     def access(self) -> AccessView:
-        return AccessView(self.users, self.access_list)
+        return AccessView(self.users, self.access_list, self.quotas)
 
     @property
     def owed_size(self) -> int:
@@ -337,6 +339,8 @@ class LaneState:
                 self.access_list.add(map(Rule.of_stored, fact.rules))
             case facts.RulesRemoved():
                 self.access_list.remove(map(Rule.of_stored, fact.rules))
+            case facts.QuotasSet():
+                self.quotas.tell(Entity(fact.user, fact.client_id, fact.ip), fact.values)
             case facts.RecordsDeleted():
                 partition = self._numbered(fact.partition_number)
                 self._before_partition(partition)

@@ -155,14 +155,8 @@ APIS: Final[tuple[Api, ...]] = (
         note="there are none",
     ),
     Api(47, "OffsetDelete", "offset_delete", (0, 0), NEVER),
-    Api(
-        48,
-        "DescribeClientQuotas",
-        "describe_client_quotas",
-        (0, 1),
-        1,
-        note="there are none",
-    ),
+    Api(48, "DescribeClientQuotas", "describe_client_quotas", (0, 1), 1),
+    Api(49, "AlterClientQuotas", "alter_client_quotas", (0, 1), 1),
     Api(50, "DescribeUserScramCredentials", "describe_user_scram_credentials", (0, 0), 0),
     Api(51, "AlterUserScramCredentials", "alter_user_scram_credentials", (0, 0), 0),
     Api(
