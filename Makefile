@@ -56,7 +56,8 @@ fuzz: $(READY)  ## Draw new cases of the properties for MINUTES=n; a failure say
 
 chaos: $(READY)  ## Kill every process of a pipeline at every step; takes about half an hour
 	$(BIN)/python -m pytest -q -m "" -n $(WORKERS) --dist worksteal \
-	    tests/spark/test_kills.py tests/spark/test_narrowest_window.py tests/spark/test_workers.py
+	    tests/spark/test_kills.py tests/spark/test_narrowest_window.py tests/spark/test_workers.py \
+	    tests/spark/test_paired_kills.py
 
 chaos-cluster: $(READY)  ## TAKEOVERS=n leaders of a cluster killed, frozen, cut off; about 20 minutes
 	$(BIN)/python -m chaos --takeovers $(TAKEOVERS)

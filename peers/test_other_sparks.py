@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from examples.paired_sinks import PAYMENTS
-from peers import lakes, older_spark
+from peers import older_spark, other_sinks
 from peers.registry import ROOT, jars, package
 
 NEEDS = "option maxOffsetsPerTrigger needs PySpark 4.2: "
@@ -47,7 +47,7 @@ def test_a_topic_and_a_table_of_a_lake_have_each_row_once(
 ) -> None:
     files = [str(file) for file in sorted(jars(ROOT / "peers" / kind).glob("*.jar"))]
     needed = [file for file in files if not Path(file).name.startswith("scala-")]
-    said = run(pyspark, lakes.__file__, kind, str(tmp_path), ",".join(needed))
+    said = run(pyspark, other_sinks.__file__, kind, str(tmp_path), ",".join(needed))
     written = json.loads(said)
     paid = sorted([payment["account"], payment["cents"]] for payment in PAYMENTS)
     assert written == {"ran": {"0": 3, "1": 3}, "table": paid, "topic": paid}

@@ -32,7 +32,7 @@ BESIDE: Final = {
 
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Start": ("index.md", "readme.md"),
-    "Pipelines": ("pipelines.md", "from-kafka.md", "tables.md"),
+    "Pipelines": ("pipelines.md", "from-kafka.md", "recipes.md", "tables.md"),
     "Client": ("producer.md", "consumer.md", "secured-clusters.md"),
     "Applications": ("applications.md",),
     "Operations": (

@@ -1,7 +1,8 @@
-"""A topic and a table of a lake, each row once in both: `python lakes.py KIND FOLDER JARS`.
+"""A topic and a table, each row once in both: `python other_sinks.py KIND FOLDER PLACE`.
 
-Each portion is written by a driver that as good as dies when the table has it and the topic has
-not, by the next one, and by one that finds what is done and was not noted by Spark.
+The place is the jars of a lake, or the address of a database. Each portion is written by a driver
+that as good as dies when the table has it and the topic has not, by the next one, and by one that
+finds what is done and was not noted by Spark.
 """
 
 import json
@@ -18,35 +19,58 @@ from pyspark.sql import DataFrame
 
 import semel
 import semel.spark
+from semel.spark import Session
 from spark import queries
 
 TABLE = "lake.payments"
 PORTIONS = 2
 
 
-def config(kind: str, folder: Path, jars: str) -> dict[str, Any]:
+def config(kind: str, folder: Path, place: str) -> dict[str, Any]:
+    if kind == "postgresql":
+        return {}
     if kind == "delta":
         return {
-            "spark.jars": jars,
+            "spark.jars": place,
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         }
     return {
-        "spark.jars": jars,
+        "spark.jars": place,
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.lake.type": "hadoop",
         "spark.sql.catalog.lake.warehouse": str(folder / "warehouse"),
     }
 
 
-def main(kind: str, folder: Path, jars: str) -> None:
-    with semel.spark.session(config=config(kind, folder, jars)) as spark:
-        to_table: paired_sinks.Sink
-        if kind == "delta":
-            to_table = partial(paired_sinks.to_delta, folder / "table")
-        else:
-            spark.sql(f"create table {TABLE} (account string, cents bigint) using iceberg")
-            to_table = partial(paired_sinks.to_iceberg, TABLE)
+def sink_of(kind: str, spark: Session, folder: Path, place: str) -> paired_sinks.Sink:
+    if kind == "postgresql":
+        return partial(paired_sinks.to_postgresql, place)
+    if kind == "delta":
+        return partial(paired_sinks.to_delta, folder / "table")
+    spark.sql(f"create table {TABLE} (account string, cents bigint) using iceberg")
+    return partial(paired_sinks.to_iceberg, TABLE)
+
+
+def rows_of(kind: str, spark: Session, folder: Path, place: str) -> list[list[Any]]:
+    if kind == "postgresql":
+        import psycopg
+
+        with psycopg.connect(place) as connection:
+            found = connection.execute("select account, cents from balances").fetchall()
+        return sorted(map(list, found))
+    if kind == "delta":
+        table = spark.read.format("delta").load(str(folder / "table"))
+    else:
+        # The query has a session of its own, and Iceberg remembers tables in each.
+        spark.sql(f"refresh table {TABLE}")
+        table = spark.table(TABLE)
+    return sorted([row.account, row.cents] for row in table.collect())
+
+
+def main(kind: str, folder: Path, place: str) -> None:
+    with semel.spark.session(config=config(kind, folder, place)) as spark:
+        to_table = sink_of(kind, spark, folder, place)
         ran: Counter[int] = Counter()
 
         def die(batch: DataFrame, batch_id: int) -> None:
@@ -69,16 +93,10 @@ def main(kind: str, folder: Path, jars: str) -> None:
             queries.finish(writer, checkpoint)
             queries.forget_commits(checkpoint, number)
             queries.finish(writer, checkpoint)
-        if kind == "delta":
-            table = spark.read.format("delta").load(str(folder / "table"))
-        else:
-            # The query has a session of its own, and Iceberg remembers tables in each.
-            spark.sql(f"refresh table {TABLE}")
-            table = spark.table(TABLE)
         receipts = semel.read("receipts", bootstrap_servers=spark.bootstrap_servers)
         written = {
             "ran": dict(ran),
-            "table": sorted([row.account, row.cents] for row in table.collect()),
+            "table": rows_of(kind, spark, folder, place),
             "topic": sorted(
                 [receipt["account"], receipt["cents"]]
                 for receipt in map(json.loads, receipts.column("value").to_pylist())
