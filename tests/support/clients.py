@@ -4,7 +4,9 @@ Each is used with its own defaults; only what a test asks for is set.
 """
 
 import asyncio
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -382,9 +384,12 @@ class Background:
 
     def join(self) -> None:
         self._thread.join(2 * DEADLINE_S)
-        assert not self._thread.is_alive(), "it did not end"
+        assert not self._thread.is_alive(), f"it did not end:\n{self._where()}"
         if self._error is not None:
             raise self._error
+
+    def _where(self) -> str:
+        return "".join(traceback.format_stack(sys._current_frames().get(self._thread.ident or 0)))
 
     def _run(self) -> None:
         try:
