@@ -16,8 +16,10 @@ MINUTES ?= 5
 EXAMPLES ?= 500
 SEED ?=
 TAKEOVERS ?= 200
+PYTHONS ?=
+UPGRADE ?=
 
-.PHONY: help demo demo-cluster test test-compiled fuzz chaos chaos-cluster peers check format bench bench-peers sim messages docs pages clean
+.PHONY: help demo demo-cluster test test-compiled fuzz chaos chaos-cluster peers check format bench bench-peers sim messages docs pages release lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -105,6 +107,14 @@ bench: $(COMPILED)/.ready  ## Measure, as ratios within one run; results in benc
 
 bench-peers: $(READY)  ## Measure pipelines beside Spark's own Kafka connector, from Maven Central
 	$(BIN)/python -m bench --peers
+
+release: $(READY)  ## Make and try sdist, wheels (compiled for PYTHONS="…" too), hashes and an SBOM in build/release
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-release.lock
+	$(BIN)/python tools/release.py $(PYTHONS)
+
+lock: $(READY)  ## Write the locks again; UPGRADE=--upgrade takes the newest of everything
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-release.lock
+	$(BIN)/python tools/lock.py $(UPGRADE)
 
 clean:  ## Remove what the other commands made
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

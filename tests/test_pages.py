@@ -96,6 +96,17 @@ def test_the_first_commands_of_the_readme_put_one_key_into_one_partition() -> No
     ]
 
 
+def test_the_start_page_begins_with_what_works() -> None:
+    _, commands = (each for each in blocks("docs/index.md", "bash"))
+    (python,) = blocks("docs/index.md", "python")
+    with Broker() as broker:
+        printed = shell(commands, broker.bootstrap_servers)
+        assert sorted(printed.splitlines()[-2:]) == ["ada says hello", "bob says good morning"]
+        names: dict[str, Any] = {"print": lambda count: names.update(count=count)}
+        exec(python.replace("127.0.0.1:9092", broker.bootstrap_servers), names)
+        assert names["count"] == 3
+
+
 def test_the_commands_about_the_data_folder_run_in_their_order(tmp_path: Path) -> None:
     with Broker(data=tmp_path / "semel-data") as broker:
         topics.fill(broker.bootstrap_servers, "orders", [b"three apples"])

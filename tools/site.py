@@ -32,8 +32,8 @@ BESIDE: Final = {
 
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Start": ("index.md", "readme.md"),
-    "Pipelines": ("pipelines.md", "from-kafka.md", "recipes.md", "tables.md"),
-    "Client": ("producer.md", "consumer.md", "secured-clusters.md"),
+    "Pipelines": ("pipelines.md", "recipes.md", "from-kafka.md", "tables.md"),
+    "Client": ("producer.md", "consumer.md", "admin.md", "secured-clusters.md"),
     "Applications": ("applications.md",),
     "Operations": (
         "operations.md",
