@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from semel.errors import ConfigError, UnknownTopicOrPartition
+from semel.spark import source
 from semel.spark.bounds import stream_start
 from semel.spark.data_loss import DataLoss
 from semel.spark.source import SemelSource
@@ -512,3 +513,22 @@ def test_columns_are_those_of_sparks_kafka_source(semel_broker: Broker, topic: s
     assert SemelSource({**given, "includeHeaders": "true"}).schema()["headers"].simpleString() == (
         "headers:array<struct<key:string,value:binary>>"
     )
+
+
+def test_a_reader_that_could_not_be_made_says_why_whatever_it_is_asked_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = {"kafka.bootstrap.servers": "nobody:9", "subscribe": "t", "endingOffsets": "latest"}
+    made = SemelSource(given)
+    with pytest.raises(ConfigError, match="a stream has no end"):
+        made.streamReader(made.schema())
+    # In the process that has it, Spark would tell of what it has not got.
+    monkeypatch.setattr(source, "is_of_spark", lambda module: True)
+    refused = made.streamReader(made.schema())
+    for ask in (
+        refused.initialOffset,
+        lambda: refused.latestOffset({}, ReadAllAvailable()),
+        lambda: refused.partitions({}, {}),
+    ):
+        with pytest.raises(ConfigError, match="a stream has no end"):
+            ask()

@@ -208,6 +208,10 @@ class RefusedReader(DataSourceStreamReader):
     def latestOffset(self, *of_batch: Any) -> dict[str, Any]:  # noqa: N802
         raise self._error
 
+    @SentenceFirst()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        raise self._error
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         raise self._error
 

@@ -1,8 +1,7 @@
 """Tokens to sign in with: of a function, of a file, or of an OpenID provider.
 
 A provider's token is used again until four fifths of its life are over, as Kafka's own client
-does; whoever needs one next then waits for a fresh one. Redirections are not followed, since the
-client's secret would be sent along.
+does; whoever needs one next then waits for a fresh one.
 """
 
 import asyncio
@@ -11,27 +10,19 @@ import binascii
 import json
 import os
 import re
-import ssl
 import threading
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
-from http.client import HTTPException, HTTPMessage
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from semel.errors import ConfigError, NetworkException, SaslAuthenticationFailed
-from semel.security import ClientCredentials, Tls, TokenSource, tls_context
+from semel.errors import ConfigError, SaslAuthenticationFailed
+from semel.security import ClientCredentials, TokenSource
 from semel.world import SystemClock
 
 _TOKEN = re.compile(r"[-._~+/A-Za-z0-9]+=*")
-_TIMEOUT_S = 10.0
-_REPLY_SIZE_MAX = 1 << 20
 _FRESH_SHARE = 0.8
-_SHOWN_MAX = 200
-_SERVER_ERRORS = 500
 
 
 async def token_of(source: TokenSource) -> str:
@@ -96,7 +87,10 @@ def _of_provider(credentials: ClientCredentials) -> str:
             return known.token
         asked_ms = clock.monotonic_ms()
         endpoint = _shown(credentials.token_endpoint)
-        reply = _ask(credentials, endpoint)
+        # Late, as few clients need it, and whatever Spark starts would load it.
+        from semel.client.connecting.token_endpoint import ask
+
+        reply = ask(credentials, endpoint)
         token = _checked(reply.get("access_token"), f"the token that {endpoint} gave")
         lifetime_ms = _lifetime_ms(reply, token, clock)
         _cached[credentials] = _Cached(token, asked_ms + _FRESH_SHARE * lifetime_ms)
@@ -113,71 +107,6 @@ def _lifetime_ms(reply: dict[str, Any], token: str, clock: SystemClock) -> float
         if isinstance(claims, dict) and isinstance(expiry_s := claims.get("exp"), int | float):
             return expiry_s * 1000.0 - clock.wall_ms()
     return 0.0
-
-
-class _StaysHere(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: HTTPMessage,
-        newurl: str,
-    ) -> None:
-        """The redirection is an error then."""
-
-
-def _ask(credentials: ClientCredentials, endpoint: str) -> dict[str, Any]:
-    fields = {"grant_type": "client_credentials"}
-    if credentials.scope is not None:
-        fields["scope"] = credentials.scope
-    pair = f"{credentials.client_id}:{credentials.client_secret}".encode()
-    request = urllib.request.Request(
-        credentials.token_endpoint,
-        data=urllib.parse.urlencode(fields).encode(),
-        headers={
-            "Accept": "application/json",
-            "Authorization": f"Basic {base64.b64encode(pair).decode()}",
-        },
-    )
-    handlers: list[urllib.request.BaseHandler] = [_StaysHere()]
-    if credentials.token_endpoint.startswith("https:"):
-        context = tls_context(Tls(credentials.trusted))
-        handlers.append(urllib.request.HTTPSHandler(context=context))
-    try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as reply:
-            text = reply.read(_REPLY_SIZE_MAX)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise _refusal(endpoint, error) from None
-    except (OSError, HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        if isinstance(reason, ssl.SSLCertVerificationError):
-            raise SaslAuthenticationFailed(
-                f"the certificate of {endpoint} is not trusted: {reason.verify_message}; "
-                "https.ca.location names who may have signed it"
-            ) from None
-        raise NetworkException(f"{endpoint} cannot be asked for a token: {reason}") from None
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise SaslAuthenticationFailed(f"{endpoint} gives no token: what it answers is not JSON")
-    return found
-
-
-def _refusal(endpoint: str, error: urllib.error.HTTPError) -> NetworkException | Exception:
-    said = ""
-    with suppress(OSError, ValueError, HTTPException):
-        reply = json.loads(error.read(_REPLY_SIZE_MAX))
-        if isinstance(reply, dict):
-            parts = [reply.get("error"), reply.get("error_description")]
-            said = "".join(f": {part}"[:_SHOWN_MAX] for part in parts if part)
-    sentence = f"{endpoint} gives no token: status {error.code}{said}"
-    is_passing = error.code >= _SERVER_ERRORS
-    return NetworkException(sentence) if is_passing else SaslAuthenticationFailed(sentence)
 
 
 def _shown(url: str) -> str:
