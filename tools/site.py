@@ -39,6 +39,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "operations.md",
         "metrics.md",
         "security.md",
+        "access.md",
         "retention.md",
         "data-folder.md",
         "workers.md",

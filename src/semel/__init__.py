@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from semel.app.application import App as App
     from semel.app.outbox import Outbox as Outbox
     from semel.app.outbox import Transaction as Transaction
+    from semel.client.admin.acls import Acl as Acl
     from semel.client.admin.asynchronous import AsyncAdmin as AsyncAdmin
     from semel.client.admin.blocking import Admin as Admin
     from semel.client.columns.tables import read as read
@@ -23,6 +24,7 @@ __version__ = "0.2.0"
 
 # Imported at the first use: a broker needs none of them, and pyarrow is not always there.
 _HOMES = {
+    "Acl": "semel.client.admin.acls",
     "Admin": "semel.client.admin.blocking",
     "App": "semel.app.application",
     "AsyncAdmin": "semel.client.admin.asynchronous",

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+import semel
 from semel.broker.config import AUTHORIZER
 from semel.cli.main import main
+from semel.errors import ConfigError
 from semel.testing import Broker
 from support.command_line import rows
 
@@ -145,3 +147,26 @@ def test_what_cannot_be_meant_is_said(acl: Run, arguments: tuple[str, ...], sent
 def test_without_access_control_a_sentence_says_so(semel_broker: Broker) -> None:
     arguments = ["acl", "list", "-b", semel_broker.bootstrap_servers]
     assert main(arguments) == 1
+
+
+def test_the_admin_has_the_same_rules(guarded: Broker, acl: Run) -> None:
+    rules = [
+        semel.Acl("User:ann", "read", "topic", "orders"),
+        semel.Acl("User:ann", "write", "topic", "ord", "prefixed", "10.0.0.1", "deny"),
+        semel.Acl("User:ann", "idempotent-write", "cluster"),
+    ]
+    with semel.Admin(guarded.bootstrap_servers) as admin:
+        admin.create_acls(rules)
+        assert admin.list_acls(principal="User:ann") == [
+            *rules[1::-1],
+            rules[2]._replace(operation="idempotent_write"),
+        ]
+        assert admin.list_acls("topic", "orders") == rules[1::-1]
+        assert admin.list_acls("topic", "order") == [rules[1]]
+        assert ("TOPIC", "orders", "LITERAL", "User:ann", "*", "READ", "ALLOW") in shown(acl)
+        assert admin.delete_acls(rules[:2]) == rules[1::-1]
+        assert admin.delete_acls(rules[:2]) == []
+        with pytest.raises(ConfigError, match="no operation 'raed'; did you mean 'read'"):
+            admin.create_acls([semel.Acl("User:ann", "raed", "topic", "t")])
+        with pytest.raises(ConfigError, match="'ann' is no principal"):
+            admin.create_acls([semel.Acl("ann", "read", "topic", "t")])

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import inspect
 import struct
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from random import Random
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from semel.broker.broker import Broker, Shared, Storage
@@ -165,7 +166,9 @@ class SimulatedNode:
         self._is_up = False
         self.is_reachable = True
         """For other nodes, and they for it."""
-        self._config = BrokerConfig(node_id=node_id, offsets_topic_num_partitions=3)
+        self._config = BrokerConfig(
+            node_id=node_id, offsets_topic_num_partitions=3, **cluster.settings
+        )
         limits = slot_settings(TIMING).limits
         self.broker = Broker(
             self._config,
@@ -288,8 +291,16 @@ def _end_tasks() -> NoReturn:
 
 
 class SimulatedCluster:
-    def __init__(self, format_: ClusterFormat, bucket: Bucket, seed: int, chances: Chances) -> None:
+    def __init__(
+        self,
+        format_: ClusterFormat,
+        bucket: Bucket,
+        seed: int,
+        chances: Chances,
+        settings: Mapping[str, Any],
+    ) -> None:
         self.seed = seed
+        self.settings = settings
         self.chances = chances
         self.format = format_
         self.bucket = bucket
@@ -381,6 +392,7 @@ def on_nodes(
     chances: Chances = CALM,
     lanes: int = 1,
     levels: Levels = LEVELS,
+    settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> Callable[[Callable[[SimulatedCluster], Coroutine[Any, Any, None]]], Callable[[], None]]:
     """The test runs in simulated time, once for each seed, with these nodes started."""
 
@@ -392,7 +404,7 @@ def on_nodes(
             made = await cluster_format.create(
                 MemoryStore(bucket), SeededRandomness(seed), 3, 3, lane_count=lanes
             )
-            cluster = SimulatedCluster(made, bucket, seed, chances)
+            cluster = SimulatedCluster(made, bucket, seed, chances, settings)
             for node_id in node_ids:
                 cluster.start(node_id, levels)
             try:

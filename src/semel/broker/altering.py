@@ -77,7 +77,7 @@ def alter(
         return StorageError.code, str(error)
     if not only_check:
         kind = ResourceType(resource_type).name.lower()
-        broker.audit.changed(call.caller, f"settings of {kind} changed", name=name)
+        broker.tell_change(call.caller, f"settings of {kind} changed", name=name)
     return NONE, None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from semel.access.principal import FIRST_LISTENER
+from semel.access.principal import ANONYMOUS, FIRST_LISTENER, Caller
 from semel.access.quotas import Entity
 from semel.access.rate import Windows
 from semel.access.rules import Rule
@@ -305,6 +305,7 @@ class Broker:
             if lane.number == CONTROLLER and lane.may_confirm:
                 # All of it is durable, and true until another says so.
                 self.lanes.tell_of(lane.view.catalogue, lane.view.access)
+                self.access.look()
         finally:
             self._leave(lane)
 
@@ -507,6 +508,11 @@ class Broker:
             self._adopt(layers)
         if self.topics.telling is not None:
             self.topics.telling.broker(name)
+
+    def tell_change(self, caller: Caller, what: str, **details: object) -> None:
+        """Of topics and settings, where it is known who changes them."""
+        if self.access.is_on or caller.principal != ANONYMOUS:
+            self.audit.changed(caller, what, **details)
 
     def users_changed(self, name: str) -> None:
         """Other workers have to know."""

@@ -93,7 +93,7 @@ class Api:
 
 
 AUTHENTICATION: Final = "there is no authentication yet"
-NO_ACCESS_LISTS: Final = "answered with SECURITY_DISABLED, as by a Kafka without an authorizer"
+NO_ACCESS_LISTS: Final = "SECURITY_DISABLED without `authorizer.class.name`"
 
 APIS: Final[tuple[Api, ...]] = (
     Api(

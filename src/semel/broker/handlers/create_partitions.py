@@ -58,5 +58,5 @@ def _add(
     except JournalFull as error:
         return CreatePartitionsTopicResult(wanted.name, StorageError.code, str(error))
     if not only_check:
-        broker.audit.changed(call.caller, "partitions added", topic=wanted.name, count=added_count)
+        broker.tell_change(call.caller, "partitions added", topic=wanted.name, count=added_count)
     return CreatePartitionsTopicResult(wanted.name)

@@ -88,7 +88,7 @@ def _create(
             wanted.name, error_code=StorageError.code, error_message=str(error)
         )
     if not only_check:
-        broker.audit.changed(call.caller, "topic created", topic=wanted.name)
+        broker.tell_change(call.caller, "topic created", topic=wanted.name)
     if not call.may_see(DESCRIBE_TOPIC_CONFIGS, wanted.name):
         hidden = TopicAuthorizationFailed.code
         return CreatableTopicResult(

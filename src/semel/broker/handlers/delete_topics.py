@@ -52,7 +52,7 @@ def _delete(broker: "Broker", wanted: DeleteTopicState, call: Call) -> Deletable
         return DeletableTopicResult(name, wanted.topic_id, error.code, str(error) or None)
     except JournalFull as error:
         return DeletableTopicResult(name, wanted.topic_id, StorageError.code, str(error))
-    broker.audit.changed(call.caller, "topic deleted", topic=name)
+    broker.tell_change(call.caller, "topic deleted", topic=name)
     return DeletableTopicResult(name, topic_id)
 
 

@@ -1,12 +1,83 @@
 """Rules of the access list: shown, added and removed."""
 
+import enum
+import re
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
-from semel.access.rules import Rule, RuleFilter
+from semel.access.rules import (
+    ANY,
+    ANY_NUMBER,
+    MATCH,
+    PatternType,
+    Permission,
+    Rule,
+    RuleFilter,
+    rule_of,
+)
 from semel.client.cluster.calls import raise_for, refusal
 from semel.client.cluster.cluster import Cluster
-from semel.errors import RequestError
+from semel.errors import ConfigError, InvalidRequest, RequestError
+from semel.spelling import unknown_name
 from semel.wire.messages import create_acls, delete_acls, describe_acls
+from semel.wire.rights import CLUSTER_NAME, Operation, ResourceType
+
+
+class Acl(NamedTuple):
+    """Who may do what with which resource, in Kafka's words: `Acl("User:ann", "read", "topic",
+    "orders")`. Of the cluster there is one, which needs no name."""
+
+    principal: str
+    operation: str
+    resource_type: str
+    name: str = CLUSTER_NAME
+    pattern_type: str = "literal"
+    host: str = ANY
+    permission: str = "allow"
+
+
+def rule_of_acl(acl: Acl) -> Rule:
+    """Raises ConfigError."""
+    try:
+        return rule_of(
+            _number(ResourceType, acl.resource_type),
+            acl.name,
+            _number(PatternType, acl.pattern_type),
+            acl.principal,
+            acl.host,
+            _number(Operation, acl.operation),
+            _number(Permission, acl.permission),
+        )
+    except InvalidRequest as error:
+        raise ConfigError(str(error)) from error
+
+
+def acl_of_rule(rule: Rule) -> Acl:
+    kind, name, pattern, principal, host, operation, permission = rule
+    return Acl(
+        str(principal),
+        operation.name.lower(),
+        kind.name.lower(),
+        name,
+        pattern.name.lower(),
+        host,
+        permission.name.lower(),
+    )
+
+
+def filter_of(resource_type: str | None, name: str | None, principal: str | None) -> RuleFilter:
+    """Of all rules that apply to these. Raises ConfigError."""
+    kind = ANY_NUMBER if resource_type is None else _number(ResourceType, resource_type)
+    return RuleFilter(kind, name, ANY_NUMBER if name is None else MATCH, principal)
+
+
+def _number(kind: type[enum.IntEnum], name: str) -> int:
+    known = {each.name.lower(): int(each) for each in kind}
+    found = known.get(name.lower().replace("-", "_"))
+    if found is None:
+        subject = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
+        raise ConfigError(unknown_name(subject, name, known))
+    return found
 
 
 async def describe(cluster: Cluster, wanted: RuleFilter) -> list[Rule]:

@@ -6,7 +6,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import NamedTuple, Self, Unpack
 
-from semel.client.admin import configs, groups, topics, transactions
+from semel.access.rules import RuleFilter
+from semel.client.admin import acls, configs, groups, topics, transactions
+from semel.client.admin.acls import Acl, acl_of_rule, filter_of, rule_of_acl
 from semel.client.admin.configs import ConfigEntry
 from semel.client.admin.finding import ConfigKind, Places, find_partitions, find_resource
 from semel.client.admin.finding import find_topics as find
@@ -280,6 +282,33 @@ class AsyncAdmin:
         else:
             partitions = await find_partitions(self._cluster, places)
         return await find_hanging(self._cluster, partitions, SystemClock().wall_ms())
+
+    # Who may do what
+
+    async def list_acls(
+        self,
+        resource_type: str | None = None,
+        name: str | None = None,
+        principal: str | None = None,
+    ) -> list[Acl]:
+        """All rules, or those that apply to a name, of prefixes and of `*` too."""
+        rules = await acls.describe(self._cluster, filter_of(resource_type, name, principal))
+        return [acl_of_rule(rule) for rule in rules]
+
+    async def create_acls(self, rules: Sequence[Acl]) -> None:
+        """Let these rules be there, perhaps beside others."""
+        outcomes = await acls.create(self._cluster, [rule_of_acl(each) for each in rules])
+        raise_refused({str(rule): error for rule, error in outcomes.items()})
+
+    async def delete_acls(self, rules: Sequence[Acl]) -> list[Acl]:
+        """Take these rules back; gives those that were there."""
+        wanted = []
+        for rule in map(rule_of_acl, rules):
+            kind, name, pattern, principal, host, operation, permission = rule
+            wanted.append(
+                RuleFilter(kind, name, pattern, str(principal), host, operation, permission)
+            )
+        return [acl_of_rule(rule) for rule in await acls.delete(self._cluster, wanted)]
 
 
 def _listed(names: Names) -> list[str]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from semel.client.admin.acls import Acl
 from semel.client.admin.asynchronous import AsyncAdmin, ClusterDescription, Names
 from semel.client.admin.configs import ConfigEntry
 from semel.client.admin.finding import ConfigKind, Places
@@ -206,3 +207,22 @@ class Admin:
     def hanging_transactions(self, places: Places | None = None) -> list[Hanging]:
         """Those that are open in these partitions, or anywhere, and that nobody is going to end."""
         return self._do(lambda admin: admin.hanging_transactions(places))
+
+    # Who may do what
+
+    def list_acls(
+        self,
+        resource_type: str | None = None,
+        name: str | None = None,
+        principal: str | None = None,
+    ) -> list[Acl]:
+        """All rules, or those that apply to a name, of prefixes and of `*` too."""
+        return self._do(lambda admin: admin.list_acls(resource_type, name, principal))
+
+    def create_acls(self, rules: Sequence[Acl]) -> None:
+        """Let these rules be there, perhaps beside others."""
+        self._do(lambda admin: admin.create_acls(rules))
+
+    def delete_acls(self, rules: Sequence[Acl]) -> list[Acl]:
+        """Take these rules back; gives those that were there."""
+        return self._do(lambda admin: admin.delete_acls(rules))

@@ -1,0 +1,111 @@
+"""The access list on nodes of a store: who follows it, for how long, and who answers for whom."""
+
+import asyncio
+from typing import Any, Final
+
+import pytest
+
+from semel.broker.access_control import STALE_S
+from semel.broker.config import AUTHORIZER
+from support.access_table import codes, request
+from support.cluster_calls import ready
+from support.simulated_cluster import NotAnswered, SimulatedCluster, SimulatedNode, on_nodes
+
+FOLLOWED_S: Final = 2.0
+REFUSED: Final = 29
+SETTINGS: Final = {"authorizer_class_name": AUTHORIZER, "allow_everyone_if_no_acl_found": True}
+"""Everybody may do everything, until a rule is about somebody else."""
+ABOUT_ANOTHER: Final = {
+    "resource_type": 2,
+    "resource_name": "t",
+    "principal": "User:bob",
+    "host": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
+
+
+async def ask(node: SimulatedNode, module: str, version: int, **fields: Any) -> set[int]:
+    """The error codes of the answer, or 0."""
+    found = {*codes(await node.ask(module, version, request(module, **fields)))}
+    return found - {0} or {0}
+
+
+async def shown(node: SimulatedNode) -> set[int]:
+    return await ask(node, "metadata", 9, topics=[{"name": "t"}])
+
+
+async def add_rule(node: SimulatedNode) -> None:
+    assert await ask(node, "create_acls", 3, creations=[ABOUT_ANOTHER]) == {0}
+
+
+@on_nodes(1, 2, 3, settings=SETTINGS)
+async def test_a_rule_is_taken_by_any_node_and_counts_on_all(cluster: SimulatedCluster) -> None:
+    leader, others = await ready(cluster)
+    for node in (leader, *others):
+        assert await shown(node) == {0}
+    await add_rule(others[0])
+    assert await shown(leader) == {REFUSED}
+    await asyncio.sleep(FOLLOWED_S)
+    for node in others:
+        assert await shown(node) == {REFUSED}
+        # The leader decides by what the client may do, and not by what the node may that asks.
+        assert await ask(node, "delete_acls", 3, filters=[ANYTHING]) == {0}
+        await asyncio.sleep(FOLLOWED_S)
+        assert await shown(node) == {0}
+        await add_rule(leader)
+        await asyncio.sleep(FOLLOWED_S)
+
+
+ANYTHING: Final = {
+    "resource_type_filter": 1,
+    "pattern_type_filter": 1,
+    "operation": 1,
+    "permission_type": 1,
+}
+
+
+@on_nodes(1, 2, 3, settings=SETTINGS)
+async def test_who_cannot_read_the_store_decides_by_what_it_knew_no_longer(
+    cluster: SimulatedCluster,
+) -> None:
+    leader, (blind, _) = await ready(cluster)
+    assert await shown(blind) == {0}
+    blind.store.is_cut = True
+    await add_rule(leader)
+    await asyncio.sleep(STALE_S)
+    with pytest.raises(NotAnswered):
+        await shown(blind)
+    blind.store.is_cut = False
+    await asyncio.sleep(FOLLOWED_S)
+    assert await shown(blind) == {REFUSED}
+
+
+@on_nodes(1, 2, 3, settings=SETTINGS)
+async def test_rules_are_there_under_the_next_leader(cluster: SimulatedCluster) -> None:
+    leader, _ = await ready(cluster)
+    await add_rule(leader)
+    leader.kill()
+    following = await cluster.leader()
+    assert await shown(following) == {REFUSED}
+    # As long as it leads it knows.
+    await asyncio.sleep(3 * STALE_S)
+    assert await shown(following) == {REFUSED}
+    assert await ask(following, "delete_acls", 3, filters=[ANYTHING]) == {0}
+    assert await shown(following) == {0}
+
+
+@on_nodes(1, 2, 3, settings=SETTINGS)
+async def test_a_leader_that_slept_decides_nothing_by_its_old_list(
+    cluster: SimulatedCluster,
+) -> None:
+    leader, _ = await ready(cluster)
+    leader.freeze(2 * STALE_S)
+    following = await cluster.leader(but=leader)
+    await add_rule(following)
+    await asyncio.sleep(2 * STALE_S)
+    try:
+        assert await shown(leader) == {REFUSED}
+    except NotAnswered:
+        await asyncio.sleep(FOLLOWED_S)
+        assert await shown(leader) == {REFUSED}
