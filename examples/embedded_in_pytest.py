@@ -1,21 +1,23 @@
-"""A test that needs Kafka and no container: the fixture `semel_broker` comes with the package.
+"""A test that needs Kafka and no container: the fixtures `semel_broker` and `semel_topics`, which
+come with the package.
 
 pytest examples/embedded_in_pytest.py
 """
 
 from confluent_kafka import Consumer, Producer
 
-from semel.testing import Broker
+from semel.testing import Broker, Topics
 
 
-def test_an_order_is_forwarded(semel_broker: Broker) -> None:
+def test_an_order_is_forwarded(semel_broker: Broker, semel_topics: Topics) -> None:
+    orders = semel_topics("orders")  # A topic that no other test has.
     servers = {"bootstrap.servers": semel_broker.bootstrap_servers}
     producer = Producer(servers)
-    producer.produce("orders", b"two apples")
+    producer.produce(orders, b"two apples")
     assert producer.flush(10) == 0
 
     consumer = Consumer({**servers, "group.id": "kitchen", "auto.offset.reset": "earliest"})
-    consumer.subscribe(["orders"])
+    consumer.subscribe([orders])
     message = consumer.poll(10)
     consumer.close()
     assert message is not None
