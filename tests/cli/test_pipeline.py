@@ -1,6 +1,7 @@
 """`semel pipeline`: what markers and groups tell of the queries of a cluster."""
 
 import json
+import re
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pytest
 
 from semel.cli import pipeline
 from semel.cli.pipeline import Seen
+from semel.cli.pipeline_metrics import LastLook
 from semel.client.admin.lag import PartitionLag
 from semel.client.cluster.blocking import ClientOptions, shared
 from semel.client.columns.encode import encode, rows_from
@@ -101,6 +103,34 @@ def test_a_watch_that_never_looks_is_refused(run: Run, option: str, value: str) 
     code, _, err = run("pipeline", "watch", option, value)
     assert code == 2
     assert option in err
+
+
+def test_metrics_tell_of_queries_and_of_a_cluster_that_is_away(run: Run, group: str) -> None:
+    watch = ["pipeline", "watch", "--count", "1", "--metrics", "127.0.0.1:0"]
+    code, out, err = run(*watch)
+    assert (code, out) == (0, "")
+    assert re.fullmatch(r"semel: metrics are at http://127\.0\.0\.1:\d+/metrics\n", err)
+    code, out, err = run(*watch, "-b", "127.0.0.1:1")
+    assert (code, out) == (0, "")
+    assert err.splitlines()[1] == "semel: 127.0.0.1:1 cannot be reached: connection refused"
+    assert run(*watch, "--metrics", "9101")[0] == 2
+
+
+def test_what_was_seen_is_a_page_of_metrics_and_one_of_health() -> None:
+    last = LastLook()
+    pages = {path: page for (_, path), page in last.pages().items()}
+    assert pages["/healthz"](b"").status == 503
+    last.seen([seen(at_ms=2000, since_ms=1000, now_ms=2100).pipeline], 2100)
+    assert pages["/healthz"](b"").body == b"ok\n"
+    text = pages["/metrics"](b"").body.decode()
+    name = '{group="g",name="g"}'
+    assert f"semel_pipeline_lag_records{name} 4.0\n" in text
+    assert f"semel_pipeline_behind_seconds{name} 1.5\n" in text
+    assert f"semel_pipeline_last_commit_timestamp_seconds{name} 2.0\n" in text
+    assert "semel_pipeline_up 1.0\n" in text
+    last.trouble = "no leader"
+    assert pages["/readyz"](b"").body == b"no leader\n"
+    assert "semel_pipeline_up 0.0\n" in pages["/metrics"](b"").body.decode()
 
 
 def seen(at_ms: int, since_ms: int, now_ms: int, batch_id: int = 3) -> Seen:

@@ -96,20 +96,32 @@ class Target(ClusterArguments):
 
     def run(self, work: Callable[[Cluster], Awaitable[_Result]]) -> _Result:
         """Connect, do this work, and close the connections."""
+
+        async def connected(cluster: Cluster) -> _Result:
+            async with cluster:
+                return await work(cluster)
+
+        return self.run_unconnected(connected)
+
+    def run_unconnected(self, work: Callable[[Cluster], Awaitable[_Result]]) -> _Result:
+        """The same for work that can begin while nobody answers."""
         connection = self.connection
         bootstrap_servers = parse_bootstrap_servers(connection.bootstrap_servers)
         timeout_ms = self.timeout_ms
 
-        async def connected() -> _Result:
-            async with Cluster(
+        async def run() -> _Result:
+            cluster = Cluster(
                 bootstrap_servers,
                 client_id=connection.client_id,
                 timeout_ms=timeout_ms,
                 security=connection.security,
-            ) as cluster:
+            )
+            try:
                 return await work(cluster)
+            finally:
+                await cluster.__aexit__(None, None, None)
 
-        return asyncio.run(connected())
+        return asyncio.run(run())
 
 
 DEFAULT_CLUSTER = ClusterArguments()

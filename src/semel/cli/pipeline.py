@@ -2,7 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import App, Parameter
@@ -10,6 +11,7 @@ from cyclopts import App, Parameter
 from semel.cli.arguments import DEFAULT_TARGET, Target
 from semel.cli.output import (
     Cell,
+    note,
     say,
     say_each,
     say_fields,
@@ -17,11 +19,13 @@ from semel.cli.output import (
     say_json,
     say_table,
 )
+from semel.cli.pipeline_metrics import LastLook
 from semel.cli.times import duration_in_words, moment_in_words
 from semel.client.cluster.cluster import Cluster
-from semel.errors import ConfigError, GroupIdNotFound
+from semel.errors import ConfigError, GroupIdNotFound, RequestError
 from semel.spark.pipelines import Pipeline, find_pipelines
 from semel.spelling import hint_at
+from semel.status_server import served
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
@@ -72,29 +76,50 @@ def watch(
     count: Annotated[
         int | None, Parameter(help="End after so many looks, instead of when interrupted.")
     ] = None,
+    metrics: Annotated[
+        str | None,
+        Parameter(help="HOST:PORT: metrics for Prometheus at /metrics; /healthz and /readyz."),
+    ] = None,
     target: Target = DEFAULT_TARGET,
 ) -> int:
-    """Show all queries, or these, live; without a terminal a table, or JSON, for each look."""
+    """Show all queries, or these, live; without a terminal a table, or JSON, for each look.
+
+    With --metrics it shows nothing without a terminal, and outlives that the cluster is away.
+    """
     if every <= 0:
         raise ConfigError(f"--every is {every:g}: it has to be more than 0 seconds")
     if count is not None and count < 1:
         raise ConfigError(f"--count is {count}: it has to be at least 1")
 
     async def work(cluster: Cluster) -> None:
-        if target.as_json or not sys.stdout.isatty():
-            said = _say_as_json if target.as_json else _say_plainly
-            await _look(cluster, names, every, count, said)
-            return
-        from rich.console import Console
-        from rich.live import Live
+        async with AsyncExitStack() as stack:
+            last = None
+            if metrics is not None:
+                last = LastLook()
+                pages = served("--metrics", metrics, last.pages())
+                note(f"metrics are at {await stack.enter_async_context(pages)}/metrics")
+            if target.as_json:
+                say_seen = _say_as_json
+            elif sys.stdout.isatty():
+                say_seen = stack.enter_context(_shown_live())
+            else:
+                say_seen = _say_plainly if last is None else _say_nothing
+            await _look(cluster, names, every, count, say_seen, last)
 
-        with Live(table([]), console=Console(), auto_refresh=False) as live:
-            await _look(
-                cluster, names, every, count, lambda seen: live.update(table(seen), refresh=True)
-            )
-
-    target.run(work)
+    if metrics is None:
+        target.run(work)
+    else:
+        target.run_unconnected(work)
     return 0
+
+
+@contextmanager
+def _shown_live() -> Iterator[Callable[[list[Seen]], None]]:
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(table([]), console=Console(), auto_refresh=False) as live:
+        yield lambda seen: live.update(table(seen), refresh=True)
 
 
 async def _look(
@@ -103,14 +128,25 @@ async def _look(
     every_s: float,
     count: int | None,
     say_seen: Callable[[list[Seen]], None],
+    last: LastLook | None,
 ) -> None:
     before: dict[str, Seen] = {}
     looks = 0
     while True:
-        seen = [with_rate(each, before) for each in _seen(await find_pipelines(cluster))]
-        chosen = [each for name in names for each in _named(seen, name)] if names else seen
-        say_seen(chosen)
-        before = {each.pipeline.group: each for each in seen}
+        try:
+            seen = [with_rate(each, before) for each in _seen(await find_pipelines(cluster))]
+            chosen = [each for name in names for each in _named(seen, name)] if names else seen
+        except RequestError as error:
+            if last is None:
+                raise
+            if last.trouble != str(error):
+                note(str(error))
+            last.trouble = str(error)
+        else:
+            say_seen(chosen)
+            if last is not None:
+                last.seen([each.pipeline for each in chosen], SystemClock().wall_ms())
+            before = {each.pipeline.group: each for each in seen}
         looks += 1
         if looks == count:
             return
@@ -178,6 +214,10 @@ def table(seen: list[Seen]) -> "Table":
 def _say_plainly(seen: list[Seen]) -> None:
     say_table(_COLUMNS, [row(each) for each in seen])
     sys.stdout.flush()
+
+
+def _say_nothing(seen: list[Seen]) -> None:
+    """Whoever asks is shown."""
 
 
 def _say_as_json(seen: list[Seen]) -> None:
