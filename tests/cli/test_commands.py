@@ -387,6 +387,25 @@ USAGE_ERRORS: list[list[str]] = [
     ["topic", "create", "x", "--partition", "2", "--nonsense"],
     ["topic", "create", "x", "-c", "no-equals-sign"],
     ["topic", "create", "x", "-p", "many"],
+    ["topic", "create", "x", "-p", "3.5"],
+    ["topic", "list", "x", "--timeout-ms", "1.5"],
+    ["topic", "list", "x*"],
+    ["topic", "list", "^x("],
+    ["broker", "config", "set", "1"],
+    ["broker", "config", "set", "9", "log.retention.ms=1"],
+    ["group", "offset-delete", "x"],
+    ["group", "offset-delete", "x", "-t", "y", "-p", "one"],
+    ["produce", "x", "--input", "yaml"],
+    ["produce", "x", "--input", "json", "-Z"],
+    ["consume", "x", "-o", "5:3"],
+    ["consume", "x", "-o", "-3:-5"],
+    ["consume", "x", "-g", ""],
+    ["completion", "tcsh"],
+    ["run", "nowhere:"],
+    ["app", "pause"],
+    ["serve", "--data", __file__],
+    ["serve", "--ephemeral", "--metrics", "9100"],
+    ["pipeline", "watch", "--metrics", "9100"],
     ["topic", "alter-config", "x", "retention.ms=1"],
     ["topic", "delete-records", "x"],
     ["topic", "delete-records", "x", "--before", "there"],
@@ -468,7 +487,12 @@ def test_whoever_asked_for_json_gets_failures_in_json(
     assert f"semel: {json.loads(in_json[2])['error']}\n" == in_text[2]
 
 
-def test_refusals_are_one_sentence_and_exit_code_1(run: Run, tmp_path: Path) -> None:
+_NEAR = "there is no setting '{}'; did you mean '{}'?"
+
+
+def test_refusals_are_one_sentence_and_exit_code_1(
+    run: Run, tmp_path: Path, semel_broker: Broker
+) -> None:
     run("topic", "create", "cli-y", "-p", "1")
     missing = str(tmp_path / "missing")
     small = lines(tmp_path / "small", "x")
@@ -476,6 +500,30 @@ def test_refusals_are_one_sentence_and_exit_code_1(run: Run, tmp_path: Path) -> 
         (["consume", "cli-nowhere"], "topic cli-nowhere does not exist"),
         (["produce", "cli-y", missing], f"{missing}: no such file or directory"),
         (["produce", "cli-y", small, "-p", "9"], "topic cli-y has no partition 9: it has 1"),
+        (["topic", "create", ""], "a topic needs a name"),
+        (
+            ["topic", "describe", "cli-y", "^cli-nowhere"],
+            "no topic has a name that matches '^cli-nowhere'",
+        ),
+        (
+            ["config", "unset", "topic", "cli-y", "retenton.ms"],
+            _NEAR.format("retenton.ms", "retention.ms"),
+        ),
+        (["topic", "alter-config", "cli-y", "-d", "nope.nope"], "there is no setting 'nope.nope'"),
+        (
+            ["config", "unset", "broker", "all", "log.retenton.ms"],
+            _NEAR.format("log.retenton.ms", "log.retention.ms"),
+        ),
+        (
+            ["group", "offset-delete", "nobody", "-t", "cli-y"],
+            "group nobody has no offsets in cli-y",
+        ),
+        (["app", "pause", "nobody"], "no application nobody:app runs on this machine"),
+        (
+            ["topic", "list", "-X", "security.protocol=SSL", "--timeout-ms", "5000"],
+            f"127.0.0.1:{semel_broker.port} cannot be reached: the connection was closed;"
+            " does it speak TLS there?",
+        ),
         (
             ["topic", "list", "-b", "127.0.0.1:1"],
             "127.0.0.1:1 cannot be reached: connection refused",

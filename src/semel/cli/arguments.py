@@ -11,6 +11,7 @@ from typing import Annotated, TypeVar
 from cyclopts import Parameter
 
 from semel.cli.connection import PROFILE_VARIABLE, SHOWN_PATH, Connection, connection_of
+from semel.cli.numbers import whole_number
 from semel.client.admin import topics
 from semel.client.admin.finding import check_partition, find_topics
 from semel.client.cluster.cluster import Cluster
@@ -80,7 +81,11 @@ class ClusterArguments:
 class Target(ClusterArguments):
     given_timeout_ms: Annotated[
         int | None,
-        Parameter(name="--timeout-ms", help="How long one request may take; 30000 by default."),
+        Parameter(
+            converter=whole_number,
+            name="--timeout-ms",
+            help="How long one request may take; 30000 by default.",
+        ),
     ] = None
     as_json: Annotated[
         bool, Parameter(name="--json", negative="", help="Print JSON instead of text.")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from semel.cli.numbers import whole_number
 from semel.cli.output import say, say_json
 
 app = App(name="cluster", help="Make and steer a cluster: nodes that share a store.")
@@ -31,10 +32,18 @@ Ephemeral = Annotated[
 
 
 OffsetsPartitions = Annotated[
-    int, Parameter(help="Partitions of __consumer_offsets, for good, unless it is there.")
+    int,
+    Parameter(
+        converter=whole_number,
+        help="Partitions of __consumer_offsets, for good, unless it is there.",
+    ),
 ]
 TransactionsPartitions = Annotated[
-    int, Parameter(help="Partitions of __transaction_state, for good, unless it is there.")
+    int,
+    Parameter(
+        converter=whole_number,
+        help="Partitions of __transaction_state, for good, unless it is there.",
+    ),
 ]
 AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON instead of text.")]
 
@@ -53,7 +62,11 @@ def create(
     offsets_partitions: OffsetsPartitions = 50,
     transactions_partitions: TransactionsPartitions = 50,
     lanes: Annotated[
-        int, Parameter(help="So many parts of the log are led side by side; more can be added.")
+        int,
+        Parameter(
+            converter=whole_number,
+            help="So many parts of the log are led side by side; more can be added.",
+        ),
     ] = 1,
     as_json: AsJson = False,
 ) -> None:

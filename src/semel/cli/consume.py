@@ -15,6 +15,7 @@ from semel.cli.arguments import (
     parse_partition_numbers,
     subscription,
 )
+from semel.cli.numbers import whole_number
 from semel.cli.place import END, START, offsets_of, parse_range
 from semel.cli.printout import WAIT_MS, Printout, print_for_group
 from semel.cli.record_format import as_json, printer
@@ -51,7 +52,10 @@ def consume(
         Parameter(name=["-e", "--exit-at-end"], negative="", help="Stop at what was the end."),
     ] = False,
     count: Annotated[
-        int | None, Parameter(name=["-n", "--count"], help="Stop after this many records.")
+        int | None,
+        Parameter(
+            converter=whole_number, name=["-n", "--count"], help="Stop after this many records."
+        ),
     ] = None,
     record_format: Annotated[
         str | None,
@@ -88,6 +92,8 @@ def consume(
     begin, stop = parse_range(offset, SystemClock().wall_ms())
     wanted = parse_partition_numbers(partitions)
     if group is not None:
+        if not group:
+            raise ConfigError("--group is empty: a group has at least one character")
         if wanted:
             raise ConfigError(
                 "--group and --partitions exclude each other: a group has its own say"

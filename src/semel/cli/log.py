@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from semel.cli.numbers import whole_number
 from semel.cli.output import complain, in_words, progress, say, say_json
 from semel.errors import ConfigError, FolderInUse, NewerFormat
 from semel.spelling import noun
@@ -124,10 +125,18 @@ def dump(
         Parameter(name=["-p", "--partition"], help="Only the batches of this one, as orders-0."),
     ] = None,
     from_position: Annotated[
-        int, Parameter(name=["--from"], help="Begin with the frame at this byte of the journal.")
+        int,
+        Parameter(
+            converter=whole_number,
+            name=["--from"],
+            help="Begin with the frame at this byte of the journal.",
+        ),
     ] = 0,
     lane: Annotated[
-        int, Parameter(help="Which lane of a folder that has several (default: 0).")
+        int,
+        Parameter(
+            converter=whole_number, help="Which lane of a folder that has several (default: 0)."
+        ),
     ] = 0,
     records: Annotated[
         bool, Parameter(negative="", help="Show the records of each batch too.")

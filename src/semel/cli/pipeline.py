@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from cyclopts import App, Parameter
 
 from semel.cli.arguments import DEFAULT_TARGET, Target
+from semel.cli.numbers import whole_number
 from semel.cli.output import (
     Cell,
     note,
@@ -74,7 +75,10 @@ def watch(
     *names: str,
     every: Annotated[float, Parameter(help="Seconds between two looks.")] = 1.0,
     count: Annotated[
-        int | None, Parameter(help="End after so many looks, instead of when interrupted.")
+        int | None,
+        Parameter(
+            converter=whole_number, help="End after so many looks, instead of when interrupted."
+        ),
     ] = None,
     metrics: Annotated[
         str | None,

@@ -62,6 +62,8 @@ def parse_range(text: str, now_ms: int) -> tuple[Place, Place | None]:
             right = f"@{right}"
         begin, stop = _parse(left, now_ms) if left else START, _parse(right, now_ms)
         if begin is not None and stop is not None:
+            if begin.kind == stop.kind and begin.number > stop.number:
+                raise ConfigError(f"{text!r} ends before it begins")
             return begin, stop
     raise ConfigError(f"{text!r} is not a place or a range: give start, end, N, -N, @TIME or A:B")
 

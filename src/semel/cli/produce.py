@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from semel.cli.arguments import DEFAULT_TARGET, Target, parse_pairs
 from semel.cli.lines import Lines, numbered_lines
+from semel.cli.numbers import whole_number
 from semel.cli.output import say, say_json
 from semel.cli.record_input import NoRecord, PlacedRecord, placed_record
 from semel.client.admin import topics
@@ -82,7 +83,11 @@ def produce(
     ] = (),
     partition: Annotated[
         int | None,
-        Parameter(name=["-p", "--partition"], help="Where to; else by key, or each in turn."),
+        Parameter(
+            converter=whole_number,
+            name=["-p", "--partition"],
+            help="Where to; else by key, or each in turn.",
+        ),
     ] = None,
     partitioner: Annotated[
         str,

@@ -27,6 +27,8 @@ examples:
 def main(arguments: Sequence[str]) -> int:
     told = options_of(arguments)
     log.configure(told.log_level, told.log_format)
+    if told.data.exists() and not told.data.is_dir():
+        raise ConfigError(f"--data {told.data} is a file: it has to be a folder, or not there yet")
     if told.workers != 1:
         from semel.broker.parent import serve_workers
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from cyclopts import Parameter
 
 from semel.cli.cluster import Ephemeral, JournalUrl, StoreOptions, StoreUrl
+from semel.cli.numbers import whole_number
 from semel.cli.output import note, say, say_json
 from semel.spelling import noun
 
@@ -27,8 +28,8 @@ AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON 
 
 def move(
     *,
-    to: Annotated[int, Parameter(help="The node that is to lead.")],
-    lane: Annotated[int, Parameter(help="Which lane it is to lead.")] = 0,
+    to: Annotated[int, Parameter(converter=whole_number, help="The node that is to lead.")],
+    lane: Annotated[int, Parameter(converter=whole_number, help="Which lane it is to lead.")] = 0,
     store: StoreUrl,
     store_option: StoreOptions = (),
     journal: JournalUrl = None,
@@ -48,7 +49,9 @@ def move(
 
 
 def drain(
-    node: Annotated[int, Parameter(help="The node that is to lead no more.")],
+    node: Annotated[
+        int, Parameter(converter=whole_number, help="The node that is to lead no more.")
+    ],
     /,
     *,
     store: StoreUrl,
@@ -143,7 +146,7 @@ def _listed(nodes: set[int]) -> str:
 
 
 def lanes(
-    count: Annotated[int, Parameter(help="How many there are to be.")],
+    count: Annotated[int, Parameter(converter=whole_number, help="How many there are to be.")],
     /,
     *,
     store: StoreUrl,

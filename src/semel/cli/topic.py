@@ -13,6 +13,7 @@ from semel.cli.arguments import (
     split_names,
 )
 from semel.cli.delete_records import delete_records
+from semel.cli.numbers import whole_number
 from semel.cli.output import (
     say,
     say_configs,
@@ -60,10 +61,16 @@ def create(
     /,
     *names: str,
     partitions: Annotated[
-        int, Parameter(name=["-p", "--partitions"], help="-1: as the cluster has set.")
+        int,
+        Parameter(
+            converter=whole_number, name=["-p", "--partitions"], help="-1: as the cluster has set."
+        ),
     ] = CLUSTER_DEFAULT,
     replicas: Annotated[
-        int, Parameter(name=["-r", "--replicas"], help="-1: as the cluster has set.")
+        int,
+        Parameter(
+            converter=whole_number, name=["-r", "--replicas"], help="-1: as the cluster has set."
+        ),
     ] = CLUSTER_DEFAULT,
     config: _Settings = (),
     if_not_exists: Annotated[
@@ -113,10 +120,18 @@ def add_partitions(
     /,
     *names: str,
     more: Annotated[
-        int | None, Parameter(name=["-n", "--num"], help="How many to add to each topic.")
+        int | None,
+        Parameter(
+            converter=whole_number, name=["-n", "--num"], help="How many to add to each topic."
+        ),
     ] = None,
     partitions: Annotated[
-        int | None, Parameter(name=["-p", "--partitions"], help="How many each shall have in all.")
+        int | None,
+        Parameter(
+            converter=whole_number,
+            name=["-p", "--partitions"],
+            help="How many each shall have in all.",
+        ),
     ] = None,
     target: Target = DEFAULT_TARGET,
 ) -> int:

@@ -6,6 +6,7 @@ from typing import Annotated, NamedTuple
 from cyclopts import App, Parameter
 
 from semel.cli.arguments import DEFAULT_TARGET, Target, chosen_topics
+from semel.cli.numbers import whole_number
 from semel.cli.output import say, say_each, say_fields, say_heading, say_json, say_table
 from semel.cli.times import duration_in_words, moment_in_words, parse_duration_ms
 from semel.cli.txn_abort import abort
@@ -25,7 +26,10 @@ app = App(name="txn", help="List and describe transactions, abort them, find han
 def hanging(
     *topics: str,
     partition: Annotated[
-        int | None, Parameter(name=["-p", "--partition"], help="Only this one of the topics.")
+        int | None,
+        Parameter(
+            converter=whole_number, name=["-p", "--partition"], help="Only this one of the topics."
+        ),
     ] = None,
     target: Target = DEFAULT_TARGET,
 ) -> int:

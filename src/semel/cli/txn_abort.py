@@ -5,6 +5,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from semel.cli.arguments import DEFAULT_TARGET, Target
+from semel.cli.numbers import whole_number
 from semel.cli.output import say, say_json
 from semel.client.admin import transactions
 from semel.client.admin.hanging import descriptions_by_producer
@@ -19,12 +20,18 @@ def abort(
     /,
     *,
     topic: Annotated[str | None, Parameter(name=["-t", "--topic"])] = None,
-    partition: Annotated[int | None, Parameter(name=["-p", "--partition"])] = None,
+    partition: Annotated[
+        int | None, Parameter(converter=whole_number, name=["-p", "--partition"])
+    ] = None,
     start_offset: Annotated[
-        int | None, Parameter(help="Where the hanging transaction begins in the partition.")
+        int | None,
+        Parameter(
+            converter=whole_number, help="Where the hanging transaction begins in the partition."
+        ),
     ] = None,
     producer_id: Annotated[
-        int | None, Parameter(help="Whose it is, instead of where it begins.")
+        int | None,
+        Parameter(converter=whole_number, help="Whose it is, instead of where it begins."),
     ] = None,
     target: Target = DEFAULT_TARGET,
 ) -> int:

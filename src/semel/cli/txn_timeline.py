@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 from cyclopts import Parameter
 
 from semel.cli.arguments import DEFAULT_TARGET, Target
+from semel.cli.numbers import whole_number
 from semel.cli.output import say, say_each, say_heading
 from semel.cli.story import Event, Story, events_of, stories_of, with_traces
 from semel.cli.times import moment_in_words, time_in_words
@@ -33,7 +34,12 @@ def timeline(
     /,
     *,
     count: Annotated[
-        int, Parameter(name=["-n", "--count"], help="How many transactions to look back.")
+        int,
+        Parameter(
+            converter=whole_number,
+            name=["-n", "--count"],
+            help="How many transactions to look back.",
+        ),
     ] = 5,
     target: Target = DEFAULT_TARGET,
 ) -> int:

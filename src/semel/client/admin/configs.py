@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from semel.client.cluster.calls import raise_for
 from semel.client.cluster.cluster import Cluster
+from semel.errors import InvalidConfig
+from semel.spelling import unknown_name
 from semel.wire.messages import describe_configs, incremental_alter_configs
 
 ALL_BROKERS = ""
@@ -102,6 +104,9 @@ async def alter(
     cluster: Cluster, kind: ResourceType, name: str, changes: Mapping[str, str | None]
 ) -> None:
     """Set these settings; None takes one back to what is inherited."""
+    await _check_known(
+        cluster, kind, name, [key for key, value in changes.items() if value is None]
+    )
     request = incremental_alter_configs.IncrementalAlterConfigsRequest(
         resources=[
             incremental_alter_configs.AlterConfigsResource(
@@ -127,6 +132,21 @@ async def alter(
             raise_for(result.error_code, kind.in_words(name), result.error_message)
 
     await cluster.retry(attempt)
+
+
+async def _check_known(
+    cluster: Cluster, kind: ResourceType, name: str, settings: Collection[str]
+) -> None:
+    """A cluster takes back what it has never heard of, and a user has mistyped it."""
+    if not settings:
+        return
+    asked = str(await cluster.controller_id()) if name == ALL_BROKERS else name
+    known = [entry.name for entry in (await describe(cluster, kind, [asked]))[asked]]
+    if name == ALL_BROKERS:
+        known += [entry.name for entry in (await describe(cluster, kind, [name]))[name]]
+    for each in settings:
+        if each not in known:
+            raise InvalidConfig(unknown_name("setting", each, known))
 
 
 def _broker_to_ask(kind: ResourceType, names: Collection[str]) -> int | None:

@@ -41,7 +41,7 @@ def refusal(code: int, subject: str = "", message: str | None = None) -> Request
     # Some brokers name the subject in their message, others do not.
     name = re.escape(subject.rpartition(" ")[2])
     is_named = re.search(rf"(?<![\w-]){name}(?![\w-])", message or "") is not None
-    sentence = reason if is_named or not subject else f"{subject}: {reason}"
+    sentence = reason if is_named or not name else f"{subject}: {reason}"
     return (error or UnknownServerError)(sentence)
 
 

@@ -25,7 +25,7 @@ from semel.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
-from semel.security import PLAINTEXT, Security
+from semel.security import PLAINTEXT, Security, tls_context
 from semel.types import TopicPartition
 from semel.wire.messages import find_coordinator
 from semel.wire.messages import metadata as metadata_messages
@@ -62,6 +62,8 @@ class Cluster:
     ) -> None:
         self._bootstrap_servers = tuple(bootstrap_servers)
         self._security = security
+        if security.tls is not None:
+            tls_context(security.tls)  # Certificates that cannot be read are told of here.
         self._client_id = client_id
         # A node that is frozen takes connections, and says nothing.
         self._connect_timeout_ms = min(connect_timeout_ms, timeout_ms)
