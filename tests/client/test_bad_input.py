@@ -34,7 +34,7 @@ def produced(servers: str, topic: str, value: object = "x", **options: object) -
 
 
 def consumed(servers: str, topic: str, **options: object) -> list[object]:
-    with semel.Consumer(servers, block_timeout_ms=2_000, **options) as consumer:  # type: ignore[arg-type, var-annotated]
+    with semel.Consumer(servers, block_timeout_ms=2_000, **options) as consumer:  # type: ignore[arg-type]
         consumer.assign([TopicPartition(topic, 0)])
         return [record.value for record in consumer.poll(10_000)]
 
@@ -102,7 +102,7 @@ MISTAKES: list[tuple[str, Act, type[Exception], str]] = [
     ),
     (
         "an offset that is text",
-        lambda servers, folder: semel.read("bad-input", bootstrap_servers=servers, start="first"),  # type: ignore[arg-type]
+        lambda servers, folder: semel.read("bad-input", bootstrap_servers=servers, start="first"),
         Exception,
         "first",
     ),

@@ -102,6 +102,7 @@ def watch(
                 last = LastLook()
                 pages = served("--metrics", metrics, last.pages())
                 note(f"metrics are at {await stack.enter_async_context(pages)}/metrics")
+            say_seen: Callable[[list[Seen]], None]
             if target.as_json:
                 say_seen = _say_as_json
             elif sys.stdout.isatty():
