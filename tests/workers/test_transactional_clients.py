@@ -7,6 +7,7 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
+from chaos.scene import Hung, within
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -17,6 +18,8 @@ from support.clients import QUIET, Background, Count, confluent_consumer
 WORKERS = 3
 PARTITIONS = range(WORKERS)
 PATIENCE_S = 60.0
+OFFSETS_S = 10.0
+HUNG_S = 20.0
 SETTINGS = {"group.min.session.timeout.ms": 1000}
 
 
@@ -202,12 +205,19 @@ def copy_until_broken(servers: str, count: int, batches: Count) -> bool:
                 for message in messages:
                     index = (message.partition() + 1) % WORKERS
                     producer.produce("out", message.value(), partition=index)
-                producer.send_offsets_to_transaction(
-                    consumer.position(consumer.assignment()),
-                    consumer.consumer_group_metadata(),
-                    PATIENCE_S,
+                # It may never return when a coordinator has gone (librdkafka's issue 5456).
+                within(
+                    HUNG_S,
+                    partial(
+                        producer.send_offsets_to_transaction,
+                        consumer.position(consumer.assignment()),
+                        consumer.consumer_group_metadata(),
+                        OFFSETS_S,
+                    ),
                 )
                 producer.commit_transaction(PATIENCE_S)
+            except Hung:
+                return False
             except KafkaException as error:
                 if error.args[0].txn_requires_abort():
                     producer.abort_transaction(PATIENCE_S)
