@@ -108,6 +108,8 @@ def to_postgresql(address: str, batch: DataFrame, batch_id: int) -> None:
     sums = batch.groupBy("account").agg(f.sum("cents").cast("long")).collect()
     with psycopg.connect(address) as connection, connection.cursor() as cursor:
         cursor.execute(_TABLES)
+        # A driver that was thought dead and wakes up waits here, and then finds the number.
+        cursor.execute("insert into batches values (%s, -1) on conflict do nothing", [query])
         cursor.execute("select batch_id from batches where query = %s for update", [query])
         if any(last >= batch_id for (last,) in cursor.fetchall()):
             return
