@@ -39,15 +39,14 @@ def histogram(name: str, about: str, durations: Durations) -> "Metric":
 def add_durations(family: "HistogramMetricFamily", labels: list[str], durations: Durations) -> None:
     # The sum first: the counts may only be ahead of it.
     sum_s = durations.sum_s
-    counted = list(zip(_BOUNDS, accumulate(durations.counts), strict=True))
+    counted = list(zip(_BOUNDS, accumulate(durations.by_bound), strict=True))
     family.add_metric(labels, counted, sum_s)
 
 
 def together(several: Iterable[Durations]) -> Durations:
     total = Durations()
     for each in several:
-        total.sum_s += each.sum_s
-        total.counts = [mine + its for mine, its in zip(total.counts, each.counts, strict=True)]
+        total.add_all(each)
     return total
 
 
