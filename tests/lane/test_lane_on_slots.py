@@ -1,13 +1,15 @@
 """A lane whose journal lies in slots: what moves with it, what a kill aborts, what is read."""
 
+from collections.abc import Generator, Sequence
 from random import Random
 
 from semel.groups.settings import GroupSettings
+from semel.journal.slots import keys
 from semel.journal.slots.following import Follower
 from semel.journal.slots.journal import SlotJournal
 from semel.journal.slots.settings import SlotSettings
 from semel.lane.commands import LaneSettings
-from semel.lane.following import FollowedLane
+from semel.lane.following import FRAMES_AT_ONCE, FollowedLane
 from semel.lane.lane import Lane
 from semel.lane.lanes import Placement
 from semel.lane.leader import Leader, LedBy, NodeAddress
@@ -18,9 +20,10 @@ from semel.lane.topics import CreateTopic
 from semel.lane.transactions import Transact
 from semel.records import batch as record_batch
 from semel.records.records import Record, decode_batch, encode_batch
+from semel.store.seam import StoreRefused
 from semel.transactions.commands import InitProducer, WriteRecords
 from semel.transactions.dialect import Dialect
-from semel.types import Offset, Term, TopicPartition, TransactionalId
+from semel.types import Buffer, Offset, Term, TopicPartition, TransactionalId
 from support import seeded_loop
 from support.handled import LoopClock, SeededRandomness
 from support.slot_store import SlotStore
@@ -160,6 +163,48 @@ def test_every_leader_has_an_epoch_of_its_own_and_batches_carry_it() -> None:
         assert partition.end_of_term(1, current) == (1, 2), "where the moved lane began and ended"
 
     run(main())
+
+
+def test_who_reads_in_pieces_has_the_same_indexes() -> None:
+    """What they say lies in a stretch is what is settled of it."""
+
+    async def main() -> None:
+        store = SlotStore()
+        create = store.create
+
+        async def without_checkpoints(key: str, parts: Sequence[Buffer]) -> None:
+            if key.startswith(keys.checkpoints(0)):
+                raise StoreRefused(key)
+            await create(key, parts)
+
+        store.create = without_checkpoints  # type: ignore[method-assign]
+        lane = await lead(store, 1)
+        lane.submit(CreateTopic("t", 1, {}))
+        for number in range(4 * FRAMES_AT_ONCE):
+            await produce(lane, b"%d" % number * 300)
+        found: list[dict[int, bytes]] = []
+        for is_read in (True, False):
+            follower = Follower(store, 0, SETTINGS)
+            await follower.begin()
+            while not await follower.look() and follower.caught_up_s is None:
+                pass
+            followed = FollowedLane(LANE_SETTINGS, 0, follower, is_read=is_read)
+            await followed.read_on_in_pieces(follower)
+            found.append(
+                {each.base: encoded(each.encode()) for each in follower.index.unpublished()}
+            )
+        assert found[0] == found[1]
+        assert len(found[0]) > 2
+
+    run(main())
+
+
+def encoded(steps: Generator[None, None, Buffer]) -> bytes:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return bytes(end.value)
 
 
 def test_who_follows_knows_the_leader_and_leads_on_from_there() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
 from typing import Final, Protocol
 
 from semel.access.access_view import AccessView
@@ -58,12 +57,12 @@ class FollowedLane:
 
     async def read_on_in_pieces(self, source: Replayed) -> None:
         """As `read_on`, while others have their turn: there may be much. Raises as `__init__`."""
-        replaying = source.replay()
         with self._reading():
-            while pieces := [*islice(replaying, FRAMES_AT_ONCE)]:
-                for position, payload in pieces:
-                    replay_frame(self.state, source, position, payload)
-                await asyncio.sleep(0)
+            # One by one: before it gives the next the source may seal its index behind this one.
+            for count, (position, payload) in enumerate(source.replay(), 1):
+                replay_frame(self.state, source, position, payload)
+                if count % FRAMES_AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
