@@ -17,7 +17,16 @@ from semel.store.seam import ObjectExists, ObjectMissing, StoreAway
 from semel.types import Buffer
 from support import seeded_loop
 from support.slot_store import SlotStore
-from support.slot_world import SETTINGS, Leader, StandBy, lead, randomness, run, say
+from support.slot_world import (
+    SETTINGS,
+    Leader,
+    StandBy,
+    lead,
+    randomness,
+    run,
+    say,
+    stored_entry,
+)
 
 LARGE = b"x" * 2048
 """One of them is worth a PUT beside others, and two are no slot."""
@@ -278,6 +287,36 @@ def test_a_slot_that_was_there_is_no_hole(behind: int) -> None:
         await stand_by.begin()
         with pytest.raises(CorruptJournal, match="is gone, and was there"):
             await stand_by.look()
+
+    run(main())
+
+
+def test_behind_a_stray_fence_a_hole_is_not_taken_for_a_lost_slot() -> None:
+    """Who has read a fence that was left in a collected slot takes what stands behind it for void,
+    and so knows less to be durable than its writers."""
+
+    async def main() -> None:
+        store = SlotStore()
+        lane = await lead_on(store)
+        stray = keys.slot(0, lane.journal.slot)
+        stale = StandBy(store, MANY)
+        await stale.begin()
+        await stale.look()
+        store.objects[stray] = stored_entry(Kind.FENCE, 1)
+        await stale.look()
+        assert stale.follower.epoch == 1
+        del store.objects[stray]
+        await say(lane, b"one", b"two", b"three")
+        await lane.journal.checkpoint_now()
+        held, hole = HeldBack(store), lane.journal.slot
+        held.slots.add(hole)
+        store.delay_s = lambda: PUT_S
+        for number in range(4):
+            lane.append(numbered(number))
+        await seeded_loop.elapse(1)
+        store.delay_s = lambda: 0.0
+        assert await stale.look(), "it begins anew"
+        assert b"two" in stale.payloads
 
     run(main())
 

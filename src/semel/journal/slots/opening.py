@@ -125,7 +125,10 @@ async def read_on(
                 if was_there and await calls.until_got(key) is not None:
                     # It has come in between.
                     break
-                if await _is_collected(calls, replay):
+                boundary = await checkpoints.boundary(calls, lane)
+                if boundary > replay.slot or (was_there and boundary > replay.began):
+                    # It was collected; or what was read may not have been true, and so what is
+                    # known to be durable.
                     return False
                 if was_there:
                     raise CorruptJournal(f"{key} is gone, and was there: slot {last} says so")
