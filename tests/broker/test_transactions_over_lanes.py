@@ -7,11 +7,23 @@ import pytest
 
 from broker.handled_producer import HandledProducer
 from semel.broker.broker import Broker
-from semel.errors import NONE, ConcurrentTransactions, InvalidProducerEpoch, ProducerFenced
-from semel.types import TopicPartition
+from semel.errors import (
+    NONE,
+    ConcurrentTransactions,
+    InvalidProducerEpoch,
+    ProducerFenced,
+    UnknownTopicOrPartition,
+)
+from semel.journal.seam import JournalAbandoned
+from semel.lane.calls import AskToJoin, AskToPrepare, LaneAway, Outcome, TellOutcomes
+from semel.types import Term, TopicPartition
+from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from support.handled import call
+from support.lanes_rules import is_a
 from support.seeded_loop import elapse, run
 from support.several_lanes import (
     SeveralLanes,
+    Wire,
     committed_offset,
     create,
     group_in,
@@ -290,3 +302,55 @@ async def until_opened(copier: HandledProducer) -> None:
     if copier.versions is TV1:
         while await copier.add("t", LANES) == {ConcurrentTransactions.code}:
             await elapse(0.01)
+
+
+def test_a_write_to_what_is_deleted_while_it_joins_is_refused() -> None:
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            await create(broker, "brief")
+            producer = HandledProducer(broker, transactional_id_in(broker, 0), TV2)
+            assert await producer.init() == NONE
+            wire = Wire(broker)
+            hold = is_a(AskToJoin)
+            wire.answers_held.append(hold)
+            writing = asyncio.ensure_future(producer.produce("brief", b"v", 1))
+            await elapse(0.1)
+            request = DeleteTopicsRequest([DeleteTopicState("brief")], ["brief"], 1_000)
+            (deleted,) = (await call(broker, "delete_topics", 5, request)).responses
+            assert deleted.error_code == NONE
+            wire.answers_held.remove(hold)
+            assert (await writing).error_code == UnknownTopicOrPartition.code
+            assert (await producer.produce("t", b"v", 1)).error_code == NONE
+            assert await producer.end(commit=True) == NONE
+            assert await read(broker, 1) == [b"v"]
+
+    run(Random(1), scenario())
+
+
+def test_a_lane_that_has_closed_its_journal_is_away_for_others() -> None:
+    """As when a node stops: what is told of it comes later, from whoever leads next."""
+
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            producer = HandledProducer(broker, transactional_id_in(broker, 0), TV2)
+            assert await producer.init() == NONE
+            assert (await producer.produce("t", b"v", 1)).error_code == NONE
+            (joined,) = broker.lanes.by_number[1].view.all_joined()
+            lane = broker.lanes.by_number[1]
+
+            def refuse(command: object) -> None:
+                raise JournalAbandoned("the journal is sealed")
+
+            submit = lane.submit
+            lane.submit = refuse  # type: ignore[method-assign, assignment]
+            aborted = Outcome(joined.key, False, joined.key.producer_epoch, Term(0))
+            for asked in (TellOutcomes((aborted,)), AskToPrepare(joined.key, "tx", Term(0))):
+                with pytest.raises(LaneAway):
+                    await broker.peers.ask(1, asked)
+            lane.submit = submit  # type: ignore[method-assign]
+
+    run(Random(1), scenario())

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.commits import Commits
 from semel.broker.joins import Joins
+from semel.errors import NotCoordinator, NotLeaderOrFollower
 from semel.lane.lane import Lane
 
 if TYPE_CHECKING:
@@ -20,10 +21,18 @@ class Across:
         self._forgotten_at_s = 0.0
 
     def commits(self, lane: Lane) -> Commits:
-        return self._commits[lane]
+        """Raises NotCoordinator if it has stepped down meanwhile."""
+        commits = self._commits.get(lane)
+        if commits is None:
+            raise NotCoordinator(f"lane {lane.number} is led elsewhere")
+        return commits
 
     def joins(self, lane: Lane) -> Joins:
-        return self._joins[lane]
+        """Raises NotLeaderOrFollower if it has stepped down meanwhile."""
+        joins = self._joins.get(lane)
+        if joins is None:
+            raise NotLeaderOrFollower(f"lane {lane.number} is led elsewhere")
+        return joins
 
     def lead(self, lane: Lane) -> None:
         """Go on with what the lane has begun. Its tasks end when it steps down."""

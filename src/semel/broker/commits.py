@@ -9,7 +9,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from semel.errors import JournalFull, NotCoordinator, NotLeaderOrFollower
+from semel.errors import JournalFailed, JournalFull, NotCoordinator, NotLeaderOrFollower
 from semel.lane.calls import (
     AskToPrepare,
     Confirmed,
@@ -104,7 +104,7 @@ class Commits:
             await self._complete(prepared, key, commit=commit)
             if not deciding.done():
                 deciding.set_result(commit)
-        except* NotLeaderOrFollower:
+        except* (NotLeaderOrFollower, JournalFailed):
             # Whoever leads next asks again.
             pass
         except* Exception as errors:  # noqa: BLE001 - others must be served whatever it is.
@@ -254,7 +254,7 @@ class _Courier:
                     continue
                 try:
                     self._commits.confirmed(self._to, some)
-                except NotLeaderOrFollower:
+                except (NotLeaderOrFollower, JournalFailed):
                     return
                 except JournalFull:
                     await asyncio.sleep(RESEND_S)

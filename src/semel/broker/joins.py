@@ -17,6 +17,7 @@ from semel.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    JournalFailed,
     JournalFull,
     NotCoordinator,
     NotLeaderOrFollower,
@@ -268,7 +269,7 @@ class Joins:
             silent = self._lane.view.silent_ends(silent_since_ms)
             for first in range(0, len(silent), ASKED_MAX):
                 await self._forget_some(silent[first : first + ASKED_MAX], silent_since_ms)
-        except (LaneAway, NotLeaderOrFollower, JournalFull):
+        except (LaneAway, NotLeaderOrFollower, JournalFull, JournalFailed):
             pass
         except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
             self._broker.complain("the ends of old transactions could not be forgotten", error)
@@ -301,5 +302,5 @@ class Joins:
                 known = tuple(each for each in reply.outcomes if each is not None)
                 if known:
                     self.end(known)
-        except (LaneAway, NotLeaderOrFollower, JournalFull):
+        except (LaneAway, NotLeaderOrFollower, JournalFull, JournalFailed):
             pass

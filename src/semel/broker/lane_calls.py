@@ -12,6 +12,7 @@ from semel.errors import (
     CoordinatorNotAvailable,
     CorruptJournal,
     CorruptMessage,
+    JournalFailed,
     JournalFull,
     NotCoordinator,
     RequestError,
@@ -70,7 +71,7 @@ async def answer_call(broker: "Broker", lane: Lane, call: AnyCall) -> AnyReply:
                 return await _tell(lane, call)
             case AskLags():
                 return await _lags(lane, call)
-    except (NotLeader, NotYet, JournalFull) as error:
+    except (NotLeader, NotYet, JournalFull, JournalFailed) as error:
         raise LaneAway(str(error)) from error
 
 

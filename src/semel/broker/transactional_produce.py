@@ -93,10 +93,10 @@ class ProducingInTransaction:
     async def decide_rest(self) -> None:
         """What stands behind this request on its connection is decided after it."""
         for lane, incoming in self._undecided:
-            joins = self._broker.across.joins(lane)
-            work = joins.write(self._call, self._joining(incoming), self._command(incoming))
+            joining, command_of = self._joining(incoming), self._command(incoming)
             try:
-                produced = await work
+                joins = self._broker.across.joins(lane)
+                produced = await joins.write(self._call, joining, command_of)
             except JournalFull as error:
                 self._refuse_all(incoming, no_room(error))
             except RequestError as error:

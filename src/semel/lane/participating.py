@@ -13,6 +13,7 @@ from semel.errors import (
     RequestError,
     SemelError,
     TransactionAbortable,
+    UnknownTopicOrPartition,
 )
 from semel.groups.commands import UNASKED, CommitOffsets, CommitReply
 from semel.lane import facts
@@ -166,14 +167,14 @@ class ProduceJoined(NamedTuple):
             if isinstance(result, int):
                 produced.duplicates.add(incoming)
         frame = Frame(at)
-        if len(produced.duplicates) == len(results):
-            produced.results.extend(result for result in results if result is not None)
-            return Decided(produced, frame)
         named = frozenset(
             incoming.partition.topic_partition
-            for incoming in self.incoming
-            if incoming not in produced.duplicates
+            for incoming, result in zip(self.incoming, results, strict=True)
+            if not isinstance(result, int | UnknownTopicOrPartition)
         )
+        if not named:
+            produced.results.extend(result for result in results if result is not None)
+            return Decided(produced, frame)
         joined = joining.to(state, named)
         if any(isinstance(result, SequenceReused) for result in results):
             return self._doomed(state, frame, joined, results, produced)
@@ -197,7 +198,12 @@ class ProduceJoined(NamedTuple):
         results: list[Offset | RequestError | None] = []
         is_tv2 = self.dialect is Dialect.TV2
         for incoming in self.incoming:
-            partition = state.partitions[incoming.partition.number]
+            partition = state.partitions.get(incoming.partition.number)
+            if partition is None:
+                # While it waited for its coordinator.
+                name = incoming.partition.topic_partition
+                results.append(UnknownTopicOrPartition(f"{name} was deleted"))
+                continue
             try:
                 results.append(
                     partition.admit(incoming.header, incoming.fingerprint, begins_at_zero=is_tv2)
