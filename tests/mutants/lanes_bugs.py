@@ -317,7 +317,7 @@ def what_is_committed_is_shown_when_its_marker_is_durable(patch: Patch) -> None:
 
 
 def the_stable_end_is_told_at_once(patch: Patch) -> None:
-    patch.setattr(LaneView, "check_stable_end", lambda self, partition: None)
+    patch.setattr(LaneView, "knows_stable_end", lambda self, partition: True)
 
 
 class LanesBug(NamedTuple):
@@ -377,4 +377,9 @@ LANES_BUGS = [
         rules.who_hears_of_a_commit_can_read_it,
     ),
     LanesBug(30, the_stable_end_is_told_at_once, rules.the_stable_end_never_falls),
+    LanesBug(
+        30,
+        the_stable_end_is_told_at_once,
+        rules.a_fetch_tells_no_stable_end_before_it_is_known,
+    ),
 ]

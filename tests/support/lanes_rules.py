@@ -12,7 +12,7 @@ from typing import Any
 
 from broker.handled_producer import HandledProducer
 from semel.broker.broker import Broker
-from semel.errors import NONE, OffsetNotAvailable
+from semel.errors import NONE, NotLeaderOrFollower, OffsetNotAvailable
 from semel.lane.calls import (
     AnyCall,
     AskOutcomes,
@@ -37,10 +37,12 @@ from semel.wire.messages.write_txn_markers import (
 from support.handled import CONFIG, call
 from support.seeded_loop import elapse, run
 from support.several_lanes import (
+    READ_COMMITTED,
     SeveralLanes,
     Wire,
     committed_offset,
     create,
+    fetched_code,
     fetched_from,
     group_in,
     read,
@@ -658,6 +660,33 @@ async def the_stable_end_never_falls(world: World) -> None:
     world.check((code, after >= before) == (NONE, True), f"it ends at {code, after}")
 
 
+async def a_fetch_tells_no_stable_end_before_it_is_known(world: World) -> None:
+    producer = await world.producer()
+    assert (await producer.produce("t", b"v", 1)).error_code == NONE
+    device = world.machine.devices[1]
+    hold = is_a(TellOutcomes)
+    world.wire.held.append(hold)
+    ending = asyncio.ensure_future(producer.end(commit=True))
+    while not world.broker.lanes.by_number[1].view.all_joined()[0].is_prepared:
+        await elapse(0.001)
+    await world.durable(1)
+    world.wire.held.clear()
+    device.holds_syncs = True
+    assert await ending == NONE
+    before = (await fetched_from(world.broker, 1)).last_stable_offset
+    world.wire.lost += [is_a(AskOutcomes), is_a(TellOutcomes), is_a(ConfirmEnds)]
+    await world.power_loss(1)
+    for isolation_level, expected in ((READ_COMMITTED, NotLeaderOrFollower.code), (0, NONE)):
+        code, end = await fetched_code(world.broker, 1, isolation_level)
+        world.check(code == expected, f"a fetch hears {code}")
+        world.check(end in (-1, before), f"the stable end fell from {before} to {end}")
+    waiting = asyncio.ensure_future(read(world.broker, 1, max_wait_ms=500))
+    await elapse(0.1)
+    world.check(not waiting.done(), "a fetch that could wait was answered")
+    world.wire.lost.clear()
+    world.check(await waiting == [b"v"], "what was committed is not shown")
+
+
 RULES: list[tuple[int, Schedule]] = [
     (19, what_was_not_added_does_not_join),
     (19, a_lane_joins_in_one_term),
@@ -690,4 +719,5 @@ RULES: list[tuple[int, Schedule]] = [
     (29, a_new_producer_waits_until_all_have_ended),
     (30, who_hears_of_a_commit_can_read_it),
     (30, the_stable_end_never_falls),
+    (30, a_fetch_tells_no_stable_end_before_it_is_known),
 ]

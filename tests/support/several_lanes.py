@@ -142,17 +142,21 @@ def group_in(broker: Broker, lane_number: int) -> str:
     return next(name for name in names if of(name) == lane_number)
 
 
-async def read(broker: Broker, partition: int, topic: str = "t") -> list[bytes]:
+async def read(
+    broker: Broker, partition: int, topic: str = "t", max_wait_ms: int = 0
+) -> list[bytes]:
     """The values that a read_committed reader is shown, from the start."""
-    fetched = await fetched_from(broker, partition, topic)
+    fetched = await fetched_from(broker, partition, topic, max_wait_ms)
     return [value or b"" for value in fetched.committed_values]
 
 
-async def fetched_from(broker: Broker, partition: int, topic: str = "t") -> Fetched:
+async def fetched_from(
+    broker: Broker, partition: int, topic: str = "t", max_wait_ms: int = 0
+) -> Fetched:
     wanted = FetchPartition(partition, fetch_offset=0, partition_max_bytes=2**20)
     request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1 if max_wait_ms else 0,
         max_bytes=2**20,
         isolation_level=READ_COMMITTED,
         topics=[FetchTopic(topic, partitions=[wanted])],
@@ -163,6 +167,21 @@ async def fetched_from(broker: Broker, partition: int, topic: str = "t") -> Fetc
     aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
     raw = b"".join(bytes(each) for each in data.records or ())
     return Fetched(data.high_watermark, data.last_stable_offset, aborted, raw)
+
+
+async def fetched_code(broker: Broker, partition: int, isolation_level: int) -> tuple[int, int]:
+    """Error code and last stable offset, as a fetch tells them that does not wait."""
+    wanted = FetchPartition(partition, fetch_offset=0, partition_max_bytes=2**20)
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=2**20,
+        isolation_level=isolation_level,
+        topics=[FetchTopic("t", partitions=[wanted])],
+    )
+    answer = await call(broker, "fetch", 11, request)
+    (data,) = answer.responses[0].partitions
+    return data.error_code, data.last_stable_offset
 
 
 async def stable_end(broker: Broker, partition: int, topic: str = "t") -> tuple[int, int]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from semel.access.access_view import AccessView
-from semel.errors import GroupIdNotFound, OffsetNotAvailable, UnknownTopicOrPartition
+from semel.errors import GroupIdNotFound, UnknownTopicOrPartition
 from semel.groups.commands import FetchedOffset, FetchOffsets, GroupDescription, GroupListing
 from semel.lane.calls import Outcome
 from semel.lane.clock import LaneClock
@@ -293,16 +293,14 @@ class LaneView:
         last = self._state.joined.ended.get(key.producer_id)
         return last is not None and (last.committed == key or Turn(*last.turn) == key.turn)
 
-    def check_stable_end(self, partition: TopicPartition) -> None:
-        """Raises OffsetNotAvailable while nobody here knows how a transaction ended that the leader
-        before may have shown: the last stable offset must not fall for those who ask for it."""
+    def knows_stable_end(self, partition: TopicPartition) -> bool:
+        """False while nobody here knows how a transaction ended that the leader before may have
+        shown: the last stable offset must not fall for those who hear of it."""
         joined = self._state.joined
         if not joined.inherited:
-            return
+            return True
         joined.inherited = [each for each in joined.inherited if self._is_prepared(each.key)]
-        for each in joined.inherited:
-            if partition in each.partitions:
-                raise OffsetNotAvailable(f"how {each.key} has ended is being asked for")
+        return all(partition not in each.partitions for each in joined.inherited)
 
     def _is_prepared(self, key: TransactionKey) -> bool:
         joined = self._state.joined.open.get(key.producer_id)

@@ -10,6 +10,10 @@ Answered from the durable state alone, so it waits for no sync: the high waterma
 end. If there is less than the client wants, the answer waits until a partition has grown or the
 client's patience is over. Every fetch is a full one: session 0 is what a broker answers that
 keeps no sessions, and clients go on with full fetches.
+
+Where a leader before may have shown more of what is committed than is known here yet (rule 30),
+read_committed waits, and is told in the end that this is not the leader yet: that is what all
+clients ask again upon.
 """
 
 import asyncio
@@ -53,6 +57,7 @@ READ_COMMITTED: Final = 1
 IDS_SINCE: Final = 13
 LEADERS_SINCE: Final = 16
 UNLED_S_MAX: Final = 1.0
+UNKNOWN: Final = -1
 NO_LEADER_EPOCH: Final = -1
 """Of a client that does not say which leadership it knows."""
 
@@ -170,6 +175,11 @@ class _Look:
                 view.check_leader_epoch(wanted.current_leader_epoch)
             if not partition.log_start_offset <= wanted.fetch_offset <= partition.log_end_offset:
                 raise OffsetOutOfRange
+            knows_end = view.knows_stable_end(partition.topic_partition)
+            if self._is_committed and not knows_end:
+                # Not `is_elsewhere`: it may be known before the client's patience is over.
+                code = NotLeaderOrFollower.code
+                return PartitionData(wanted.partition, code, -1, records=b"")
         except FencedLeaderEpoch as error:
             self._is_refused = True
             refused = PartitionData(wanted.partition, error.code, -1, records=b"")
@@ -195,7 +205,7 @@ class _Look:
             wanted.partition,
             NONE,
             high_watermark,
-            last_stable_offset,
+            last_stable_offset if knows_end else UNKNOWN,
             partition.log_start_offset,
             aborted_transactions=[] if self._is_committed else None,
             records=b"",

@@ -138,12 +138,11 @@ class _Searches:
         return ListOffsetsPartitionResponse(wanted.partition_index, 0, *(found or NOT_FOUND))
 
     def _check_stable_end(self, lane: Lane, partition: PartitionView) -> None:
-        try:
-            lane.view.check_stable_end(partition.topic_partition)
-        except OffsetNotAvailable as error:
+        if not lane.view.knows_stable_end(partition.topic_partition):
+            reason = "how a transaction over lanes has ended is being asked for"
             if self._version < NOT_AVAILABLE_SINCE:
-                raise LeaderNotAvailable(str(error)) from error
-            raise
+                raise LeaderNotAvailable(reason)
+            raise OffsetNotAvailable(reason)
 
     def _partition(
         self, topic: str, wanted: ListOffsetsPartition
