@@ -25,6 +25,8 @@ class Line:
         self._channel = channel
         self._asked: dict[int, asyncio.Future[AnyAnswer]] = {}
         self._last_number = 0
+        self._heard_s = 0.0
+        """When the last answer came."""
         self._said: list[bytes] = []
         self._loop = asyncio.get_running_loop()
         self._reading = start_task(self._read())
@@ -44,7 +46,7 @@ class Line:
         if not self._said:
             self._loop.call_soon(self._write)
         self._said.append(self._channel.signed(Numbered(number, messages.encode(request))))
-        timer = self._loop.call_later(patience_s, self._give_up, number)
+        timer = self._loop.call_later(patience_s, self._give_up, number, self._loop.time())
         try:
             return await answered
         finally:
@@ -54,10 +56,14 @@ class Line:
     def close(self) -> None:
         self._reading.cancel()
 
-    def _give_up(self, number: int) -> None:
+    def _give_up(self, number: int, asked_s: float) -> None:
         answered = self._asked.pop(number, None)
         if answered is not None and not answered.done():
             answered.set_exception(NodeAway("it does not answer in time"))
+        if self._heard_s <= asked_s:
+            # It may be that nothing arrives there any more, and neither end is told. Another
+            # connection may well do, and what is said twice does no harm.
+            self.close()
 
     def _write(self) -> None:
         said, self._said = self._said, []
@@ -69,6 +75,7 @@ class Line:
         try:
             while True:
                 heard = await self._channel.next_answer()
+                self._heard_s = self._loop.time()
                 if not isinstance(heard, Numbered):
                     why = "it does not know such calls"
                     return

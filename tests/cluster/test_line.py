@@ -1,0 +1,89 @@
+"""A line to another node: given up when nothing is heard over it any more, and only then."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from semel.cluster import messages
+from semel.cluster.channel import Channel, NodeAway
+from semel.cluster.line import Line
+from semel.cluster.messages import AnyAnswer, Numbered, Prepare, Ready
+from support import seeded_loop
+
+PATIENCE_S = 1.0
+
+
+class FakeChannel:
+    """What is said over it arrives nowhere; what is heard is up to the test."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[AnyAnswer] = asyncio.Queue()
+        self.is_closed = False
+
+    def signed(self, request: Numbered) -> bytes:
+        return b""
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    async def next_answer(self) -> AnyAnswer:
+        return await self.heard.get()
+
+
+def with_line(
+    scenario: Callable[[FakeChannel, Line], Coroutine[Any, Any, None]],
+) -> Callable[[], None]:
+    def test() -> None:
+        async def main() -> None:
+            channel = FakeChannel()
+            line = Line(cast(Channel, channel), asyncio.get_running_loop().create_task)
+            await scenario(channel, line)
+            line.close()
+
+        seeded_loop.run(Random(1), main())
+
+    test.__name__ = scenario.__name__
+    return test
+
+
+def ask(line: Line) -> "asyncio.Task[AnyAnswer]":
+    return asyncio.get_running_loop().create_task(line.ask(Prepare(), PATIENCE_S))
+
+
+@with_line
+async def test_one_over_which_nothing_is_heard_is_given_up(
+    channel: FakeChannel, line: Line
+) -> None:
+    """Neither end is told if what lies between them forgets the connection."""
+    asked = ask(line)
+    await seeded_loop.elapse(PATIENCE_S / 2)
+    later = ask(line)
+    with pytest.raises(NodeAway):
+        await asked
+    await seeded_loop.elapse(0.01)
+    assert channel.is_closed
+    assert not line.is_open
+    with pytest.raises(NodeAway):
+        await later
+
+
+@with_line
+async def test_one_that_has_answered_others_meanwhile_stays(
+    channel: FakeChannel, line: Line
+) -> None:
+    slow = ask(line)
+    await seeded_loop.elapse(PATIENCE_S / 2)
+    quick = ask(line)
+    await seeded_loop.elapse(0.01)
+    channel.heard.put_nowait(Numbered(2, messages.encode(Ready(7))))
+    assert await quick == Ready(7)
+    with pytest.raises(NodeAway):
+        await slow
+    await seeded_loop.elapse(0.01)
+    assert line.is_open
