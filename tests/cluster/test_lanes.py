@@ -3,6 +3,8 @@
 import asyncio
 from collections import Counter
 
+import pytest
+
 from semel.cluster.messages import (
     AddLanes,
     Balanced,
@@ -16,14 +18,24 @@ from semel.cluster.messages import (
     Rebalance,
     Refused,
 )
-from semel.errors import NONE, NotLeaderOrFollower
+from semel.errors import NONE, ConcurrentTransactions, NotLeaderOrFollower
+from semel.records.records import Record, encode_batch
+from semel.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.wire.messages.end_txn import EndTxnRequest
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
+from semel.wire.messages.init_producer_id import InitProducerIdRequest
+from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from support.cluster_calls import call
 from support.lanes_on_store import create, ends, leaders, now_s, produced, stored
 from support.simulated_cluster import (
     TIMING,
+    NotAnswered,
     SimulatedCluster,
+    SimulatedNode,
     on_nodes,
 )
 
@@ -259,3 +271,69 @@ async def test_one_node_leads_all_lanes_and_starts_again(cluster: SimulatedClust
         view = cluster.nodes[7].broker.lanes.by_number[index].view
         assert (view.epoch, view.term) == (1, 0), "it was sealed"
     assert ends(cluster, "t", 3, 3) == [2] * 3
+
+
+@on_nodes(1, 2, 3, lanes=2)
+async def test_a_late_write_does_not_hit_a_later_transaction_of_its_epoch(
+    cluster: SimulatedCluster,
+) -> None:
+    """Rule 28: who has just taken a lane has not seen which connections its clients have replaced,
+    so that none that was accepted before may write under TV1."""
+    await cluster.all_led(2)
+    await create(cluster, "t", 2)
+    coordinator, holder = cluster.leader_of(0), cluster.leader_of(1)
+    (other,) = (node for node in cluster.nodes.values() if node not in (coordinator, holder))
+    led = await leaders(holder, "t")
+    partition = next(index for index, node_id in led.items() if node_id == holder.node_id)
+    names = (f"tx{number}" for number in range(100))
+    lane_of = coordinator.broker.coordinators.lane_of_transactional_id
+    name = next(each for each in names if lane_of(each) == 0)
+    producer = await tv1_producer(coordinator, name)
+    old = other.open()
+    await add(coordinator, name, producer, partition)
+    ending = EndTxnRequest(name, *producer, False)
+    assert (await coordinator.ask("end_txn", 3, ending)).error_code == NONE
+    assert isinstance(await call(cluster, coordinator, Move(other.node_id, 1)), Leads)
+    await add(coordinator, name, producer, partition)
+    with pytest.raises(NotAnswered):
+        await old.ask("produce", 9, write(name, producer, partition, b"aborted"))
+    reply = await other.ask("produce", 9, write(name, producer, partition, b"second"))
+    assert reply.responses[0].partition_responses[0].error_code == NONE
+    ending = EndTxnRequest(name, *producer, True)
+    assert (await coordinator.ask("end_txn", 3, ending)).error_code == NONE
+
+
+Producer = tuple[int, int]
+
+
+async def tv1_producer(coordinator: SimulatedNode, name: str) -> Producer:
+    while True:
+        given = await coordinator.ask("init_producer_id", 3, InitProducerIdRequest(name, 60_000))
+        if given.error_code == NONE:
+            return given.producer_id, given.producer_epoch
+        await asyncio.sleep(0.1)
+
+
+async def add(coordinator: SimulatedNode, name: str, producer: Producer, partition: int) -> None:
+    """As soon as the abort before has been heard everywhere."""
+    topics = [AddPartitionsToTxnTopic("t", [partition])]
+    request = AddPartitionsToTxnRequest(name, *producer, topics)
+    while True:
+        reply = await coordinator.ask("add_partitions_to_txn", 3, request)
+        (added,) = reply.results_by_topic_v3_and_below[0].results_by_partition
+        if added.partition_error_code == NONE:
+            return
+        assert added.partition_error_code == ConcurrentTransactions.code
+        await asyncio.sleep(0.1)
+
+
+def write(name: str, producer: Producer, partition: int, value: bytes) -> ProduceRequest:
+    batch = encode_batch(
+        [Record(None, value, 1_000)],
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=0,
+        is_transactional=True,
+    )
+    data = [TopicProduceData("t", [PartitionProduceData(partition, batch)])]
+    return ProduceRequest(name, -1, 30_000, data)

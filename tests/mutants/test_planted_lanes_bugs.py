@@ -2,7 +2,9 @@
 
 import pytest
 
+from cluster import test_lanes
 from mutants.lanes_bugs import LANES_BUGS, LanesBug
+from semel.broker.transactional import LateRequests
 from support.compiled import plain_python
 from support.lanes_rules import anomalies_of
 
@@ -16,3 +18,13 @@ def test_a_schedule_notices_that(bug: LanesBug, monkeypatch: pytest.MonkeyPatch)
     except BaseExceptionGroup as crash:
         anomalies = [repr(crash)]
     assert anomalies
+
+
+@plain_python
+def test_without_the_rule_a_late_write_hits_a_later_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rule 28, of who has just taken a lane."""
+    monkeypatch.setattr(LateRequests, "took_over", lambda self, number: None)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        test_lanes.test_a_late_write_does_not_hit_a_later_transaction_of_its_epoch()

@@ -256,6 +256,10 @@ class SimulatedNode:
         (reply,) = await self.ask_all([frame], timeout_s)
         return decoded_reply(module, version, reply)
 
+    def open(self) -> "OpenConnection":
+        """One that is accepted now."""
+        return OpenConnection(self)
+
     async def ask_all(self, frames: list[bytes], timeout_s: float = 30.0) -> list[bytes]:
         """All at once, over one connection. Raises NotAnswered."""
         transport = _Transport(self)
@@ -280,6 +284,27 @@ class SimulatedNode:
         finally:
             self._transports.remove(transport)
         return transport.replies()
+
+
+class OpenConnection:
+    """To a node, over which something is asked once."""
+
+    def __init__(self, node: SimulatedNode) -> None:
+        self._node = node
+        self._transport = _Transport(node)
+        self._connection = node.process.call(node.broker.connection)
+        node.process.call(self._connection.connection_made, self._transport)
+
+    async def ask(self, module: str, version: int, request: Any) -> Any:
+        """The response. Raises NotAnswered."""
+        frame = request_frame(module, version, encoded(module, version, request))
+
+        def arrive() -> None:
+            self._connection.get_buffer(-1)[: len(frame)] = frame
+            self._connection.buffer_updated(len(frame))
+
+        self._node.process.call(arrive)
+        return decoded_reply(module, version, await self._transport.answer)
 
 
 class _Stopped(Exception):
