@@ -63,6 +63,9 @@ class Scene:
     def accept(self) -> asyncio.BufferedProtocol:
         return self.listener
 
+    def epoch_of(self, lane: int) -> int:
+        return -1
+
     def _receive(self, content: bytes) -> None:
         self.received += content
 

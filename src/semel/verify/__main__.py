@@ -4,19 +4,20 @@ import argparse
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import structlog
 
 from semel.spelling import noun
-from semel.verify.failover import run_failover
+from semel.verify.failover import run_failover, run_lanes
 from semel.verify.judging import operations
 from semel.verify.judging.judge import judge
 from semel.verify.run import Outcome, run_seed
 from semel.verify.workloads.workload import CLOCKS, FORGETTING, LOG, TRANSACTIONS
 from semel.verify.world.branches import RULES
+from semel.verify.world.lane_branches import RULES_OF_LANES
 
 SHOWN = (
     "requests",
@@ -41,6 +42,7 @@ SHOWN = (
     "transactions aborted",
     "commits of unknown outcome",
     "committed records read",
+    "commits over lanes",
     "takeovers",
     "clean moves",
     "connections to zombies",
@@ -55,6 +57,7 @@ RUNS: dict[str, Callable[[int], Outcome]] = {
     "clocks": partial(run_seed, workload=CLOCKS),
     "forgetting": partial(run_seed, workload=FORGETTING),
     "failover": run_failover,
+    "lanes": run_lanes,
 }
 
 
@@ -101,13 +104,15 @@ def _simulate(name: str, seeds: range) -> int:
     summary = ", ".join(f"{totals[each]:,} {each}" for each in SHOWN if totals[each])
     _say(f"{name}: {len(seeds)} runs, {failed_count} with anomalies: {summary}")
     if name == "failover":
-        _show_branches(totals)
+        _show_branches(RULES, totals)
+    if name == "lanes":
+        _show_branches(RULES | RULES_OF_LANES, totals)
     return failed_count
 
 
-def _show_branches(totals: Counter[str]) -> None:
-    """How often each branch of each rule about slots was taken."""
-    for rule, branches in RULES.items():
+def _show_branches(rules: Mapping[str, Sequence[str]], totals: Counter[str]) -> None:
+    """How often each branch of each rule was taken."""
+    for rule, branches in rules.items():
         taken = ", ".join(f"{branch} {totals[f'{rule} {branch}']:,}" for branch in branches)
         _say(f"  rule {rule}: {taken or 'nothing to count yet'}")
 

@@ -14,6 +14,8 @@ from semel.verify.workloads.population import Population
 from semel.verify.world.cluster import TIMING, Cluster, SimulatedNode
 from semel.verify.world.network import Network
 from semel.verify.world.node_store import DATA, FENCE, Sent
+from semel.verify.world.slots_seen import SlotAt
+from semel.verify.world.troubled_calls import QUIET, TROUBLED
 
 SLEEP_S_MAX = 12.0
 PEACE = Chances(latency_s_mean=0.004)
@@ -73,6 +75,12 @@ class ClusterFaults:
             "dead clients": (2, self._kill_client),
             "rivals": (2, self._rival),
         }
+        if cluster.lane_count > 1:
+            self._kinds["moves"] = (20, self._move)
+            self._kinds["moves from one that nobody reaches"] = (5, self._move_from_one_alone)
+            self._kinds["nodes that nobody reaches"] = (5, self._part)
+            self._kinds["lost connections of nodes"] = (6, self._lose_line)
+            cluster.call_chances = self._rng.choice((QUIET, QUIET, TROUBLED))
         self._mood = self._rng.choice(MOODS)
         self._calm_count = 0
         """Who sleeps until others have done some work."""
@@ -97,17 +105,23 @@ class ClusterFaults:
         """For some part of so many detection times."""
         await asyncio.sleep(self._rng.uniform(0.1, longest) * TIMING.detection_s)
 
-    async def _victim(self) -> SimulatedNode | None:
-        """As a rule the leader, once there is one; whom nothing has befallen yet."""
+    def _some_lane(self) -> int:
+        count = self._cluster.lane_count
+        return self._rng.randrange(count) if count > 1 else 0
+
+    async def _victim(self, lane: int | None = None) -> SimulatedNode | None:
+        """As a rule the leader of the lane, once there is one; whom nothing has befallen yet."""
         cluster = self._cluster
+        if lane is None:
+            lane = self._some_lane()
         node: SimulatedNode | None = None
         if self._rng.random() < STRAY_SHARE:
             node = self._rng.choice(list(cluster.nodes.values()))
         else:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(3 * TIMING.detection_s):
-                    await cluster.serving()
-                    node = cluster.leader
+                    await cluster.serving(lane)
+                    node = cluster.leader_of(lane)
         if node is None or not node.is_alive or node.is_in_trouble:
             return None
         node.is_in_trouble = True
@@ -154,17 +168,19 @@ class ClusterFaults:
 
     async def _freeze_for_long(self) -> None:
         """It wakes up as a zombie, with what it was asked meanwhile, and may fall asleep again."""
-        node = await self._victim()
+        lane = self._some_lane()
+        node = await self._victim(lane)
         if node is None:
             return
+        seen = self._cluster.bucket.lanes[lane]
         for _ in range(self._rng.choice((1, 1, 2))):
-            epoch = self._cluster.bucket.slots_seen.epoch
+            epoch = seen.epoch
             node.freeze(PATIENCE_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(5 * TIMING.detection_s):
-                    while self._cluster.bucket.slots_seen.epoch == epoch:  # noqa: ASYNC110
+                    while seen.epoch == epoch:  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
-                    await self._cluster.serving()
+                    await self._cluster.serving(lane)
                     await self._lasts(2.5)
             node.thaw()
             await asyncio.sleep(self._rng.choice((0.001, 0.01, 0.1)))
@@ -172,17 +188,18 @@ class ClusterFaults:
 
     async def _leave_a_hole(self) -> None:
         """One of its entries does not arrive, those behind it do, and it is gone for a while."""
-        node = await self._victim()
+        lane = self._some_lane()
+        node = await self._victim(lane)
         if node is None:
             return
-        lost: list[int] = []
+        lost: list[SlotAt] = []
 
         def loses(sent: Sent) -> bool:
-            if sent.kind == DATA and not lost:
-                lost.append(sent.slot)
-            return sent.kind == DATA and sent.slot in lost
+            if sent.kind == DATA and sent.at.lane == lane and not lost:
+                lost.append(sent.at)
+            return sent.kind == DATA and sent.at in lost
 
-        seen = self._cluster.bucket.slots_seen
+        seen = self._cluster.bucket.lanes[lane]
         node.store.loses = loses
         epoch = seen.epoch
         if await self._until(lambda: seen.has_hole, TIMING.detection_s):
@@ -207,6 +224,50 @@ class ClusterFaults:
                     await asyncio.sleep(0.005)
         return is_so()
 
+    # Of several lanes
+
+    async def _move(self) -> None:
+        """By hand, from one who lives to another."""
+        lane = self._some_lane()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TIMING.detection_s):
+                await self._cluster.serving(0, lane)
+        self._place_elsewhere(lane)
+
+    def _place_elsewhere(self, lane: int) -> bool:
+        """Whether somebody is there to say so."""
+        cluster = self._cluster
+        controller, leader = cluster.leader_of(0), cluster.leader_of(lane)
+        others = [each for each in cluster.nodes.values() if each.is_alive and each is not leader]
+        if controller is None or controller.is_frozen or not others:
+            return False
+        controller.order_move(lane, self._rng.choice(others))
+        return True
+
+    async def _move_from_one_alone(self) -> None:
+        """Who cannot be asked to let go does so when it finds the fence of its successor."""
+        lane = self._rng.randrange(1, self._cluster.lane_count)
+        node = await self._victim(lane)
+        if node is None:
+            return
+        seen = self._cluster.bucket.lanes[lane]
+        epoch = seen.epoch
+        self._cluster.part(node)
+        self._place_elsewhere(lane)
+        await self._until(lambda: seen.epoch > epoch, 3 * TIMING.detection_s)
+        await self._lasts(0.5)
+        node.is_alone = node.is_in_trouble = False
+
+    async def _part(self) -> None:
+        node = await self._victim()
+        if node is not None:
+            self._cluster.part(node)
+            await self._lasts(2)
+            node.is_alone = node.is_in_trouble = False
+
+    async def _lose_line(self) -> None:
+        self._cluster.lose_line(self._rng)
+
     # Of one that stands by
 
     def _standby(self) -> SimulatedNode | None:
@@ -216,7 +277,7 @@ class ClusterFaults:
             for node in self._cluster.nodes.values()
             if node.is_alive and not node.is_in_trouble and node.follows is not None
         ]
-        if not nodes or self._cluster.leader is None:
+        if not nodes or self._cluster.leader_of(0) is None:
             return None
         chosen = self._rng.choice(nodes)
         chosen.is_in_trouble = True
@@ -224,7 +285,7 @@ class ClusterFaults:
 
     async def _usurp(self) -> None:
         """It fences a leader that is well, and serves on until it hears of it."""
-        leader, usurper = self._cluster.leader, self._standby()
+        leader, usurper = self._cluster.leader_of(0), self._standby()
         if usurper is None:
             return
         if leader is not None and not leader.is_in_trouble and self._rng.random() < 0.8:
@@ -253,10 +314,9 @@ class ClusterFaults:
     async def _be_impatient(self, standby: SimulatedNode, longest_s: float) -> None:
         assert standby.node is not None
         standby.node.is_impatient = True
-        epoch = self._cluster.bucket.slots_seen.epoch
-        await self._until(
-            lambda: standby.is_frozen or self._cluster.bucket.slots_seen.epoch > epoch, longest_s
-        )
+        seen = self._cluster.bucket.lanes[0]
+        epoch = seen.epoch
+        await self._until(lambda: standby.is_frozen or seen.epoch > epoch, longest_s)
         standby.node.is_impatient = False
 
     async def _sleep_before_fence(self) -> None:
@@ -264,12 +324,12 @@ class ClusterFaults:
         candidate = self._standby()
         if candidate is None:
             return
-        sleeper, slots = candidate, list[int]()
+        sleeper, slots = candidate, list[SlotAt]()
 
         def loses(sent: Sent) -> bool:
-            if sent.kind != FENCE:
+            if sent.kind != FENCE or sent.at.lane:
                 return False
-            slots.append(sent.slot)
+            slots.append(sent.at)
             sleeper.freeze(PATIENCE_S)
             return True
 
@@ -285,12 +345,12 @@ class ClusterFaults:
         follower = None if standby is None else standby.follows
         if standby is None or follower is None:
             return
-        slot = follower.slot
+        slot = SlotAt(0, follower.slot)
         standby.freeze(PATIENCE_S)
         await self._sleep_past(standby, slot)
         self._wake(standby)
 
-    async def _sleep_past(self, sleeper: SimulatedNode, slot: int) -> None:
+    async def _sleep_past(self, sleeper: SimulatedNode, slot: SlotAt) -> None:
         """Until that was collected, which others can do in peace."""
         self._begin_peace()
         bucket = self._cluster.bucket

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from random import Random
+from typing import Final, NamedTuple
 
 from semel.errors import MessageTooLarge
 from semel.verify.checks.checker import anomalies
@@ -30,43 +32,71 @@ from semel.verify.noted import operations_of
 from semel.verify.run import PATIENCE_S, Finale, Outcome, finish, make_topics
 from semel.verify.workloads.client import Client, Surroundings
 from semel.verify.workloads.failover import Shift, failover
+from semel.verify.workloads.lanes import LANES as LANE_COUNT
+from semel.verify.workloads.lanes import lanes
 from semel.verify.workloads.population import Population
+from semel.verify.workloads.workload import Workload
 from semel.verify.world.branches import counted
 from semel.verify.world.cluster import Cluster
 from semel.verify.world.loop import SimulatedLoop, Trace, simulate, task_groups_in_order
 from semel.verify.world.network import Network
 
 NODE_IDS = (1, 2, 3)
-CHAOS_S = (20.0, 40.0)
 BUDGET_S = 600.0
 
 
+class Play(NamedTuple):
+    """What is acted out."""
+
+    workload: Callable[[Shift], Workload]
+    lane_count: int
+    chaos_s: tuple[float, float]
+    """The least and the most."""
+    pauses_s: tuple[float, ...]
+    """The mean between two faults is one of these."""
+
+
+FAILOVER: Final = Play(failover, 1, (20.0, 40.0), (1.0,))
+LANES: Final = Play(lanes, LANE_COUNT, (15.0, 30.0), (0.7, 3.0, 4.0, 6.0))
+
+
 def run_failover(seed: int) -> Outcome:
+    return _play(seed, FAILOVER)
+
+
+def run_lanes(seed: int) -> Outcome:
+    return _play(seed, LANES)
+
+
+def _play(seed: int, play: Play) -> Outcome:
     with counted() as branches, task_groups_in_order():
-        outcome = simulate(seed, lambda: _run(seed), BUDGET_S)
+        outcome = simulate(seed, lambda: _run(seed, play), BUDGET_S)
     outcome.counts.update(branches)
+    outcome.counts["commits over lanes"] = branches["25 committed"]
     return outcome
 
 
-async def _run(seed: int) -> Outcome:
+async def _run(seed: int, play: Play) -> Outcome:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, SimulatedLoop)
     trace = Trace(loop)
     history = History(trace)
     network = Network(Random(f"network {seed}"), trace)
-    cluster = await Cluster.create(seed, network, history, NODE_IDS)
+    cluster = await Cluster.create(seed, network, history, NODE_IDS, play.lane_count)
     surroundings = Surroundings(network, cluster, history)
     shift = Shift()
-    workload = failover(shift)
+    workload = play.workload(shift)
     population = Population(seed, surroundings, workload.cast)
     observer = Client("observer", surroundings, seed)
-    faults = ClusterFaults(seed, cluster, network, population, history)
+    rng = Random(f"length {seed}")
+    duration_s, pause_s = rng.uniform(*play.chaos_s), rng.choice(play.pauses_s)
+    faults = ClusterFaults(seed, cluster, network, population, history, pause_s)
     try:
         async with asyncio.timeout(PATIENCE_S):
             await cluster.serving()
             await observer.process.start(make_topics(observer, workload))
             population.start()
-            await faults.run(loop.time() + Random(f"length {seed}").uniform(*CHAOS_S))
+            await faults.run(loop.time() + duration_s)
             shift.end()
             await finish(population, history)
             population.end()
@@ -77,7 +107,7 @@ async def _run(seed: int) -> Outcome:
         history.note(NotServing(failure))
     counts = _counts(cluster, faults, history)
     counts["callbacks"] = loop.callback_count
-    found = anomalies(history) + cluster.bucket.slots_seen.violations
+    found = anomalies(history) + cluster.bucket.violations
     found += map(str, judge(operations_of(history)).anomalies)
     cluster.bury()
     population.bury()
@@ -86,7 +116,7 @@ async def _run(seed: int) -> Outcome:
 
 
 def _counts(cluster: Cluster, faults: ClusterFaults, history: History) -> Counter[str]:
-    counts = faults.counts + cluster.counts + cluster.bucket.slots_seen.counts
+    counts = faults.counts + cluster.counts + cluster.bucket.slot_counts
     for name, count in cluster.bucket.counts.items():
         counts[f"store: {name}"] = count
     counts["requests"] = cluster.request_count

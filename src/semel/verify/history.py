@@ -161,6 +161,8 @@ class OffsetSeen(NamedTuple):
     group: str
     partition: TopicPartition
     offset: int
+    is_stable: bool = False
+    """Nothing of a transaction was pending there."""
 
 
 class TopicMade(NamedTuple):
@@ -213,6 +215,7 @@ class SeveralNodes(NamedTuple):
     it shows of a log is true, and may be old; what it says of where a log ends may not be."""
 
     node_ids: tuple[int, ...]
+    lane_count: int = 1
 
 
 class EpochSeen(NamedTuple):
@@ -347,6 +350,15 @@ class Written(NamedTuple):
     labels: tuple[str, ...]
 
 
+class Strayed(NamedTuple):
+    """A batch of the attempt is sent, and its end does not wait for it: if it comes in time it is
+    a part of it, and otherwise of nothing."""
+
+    attempt: str
+    partition: TopicPartition
+    labels: tuple[str, ...]
+
+
 class WriteAcknowledged(NamedTuple):
     span: Span
     attempt: str
@@ -419,6 +431,8 @@ class CommittedFetched(NamedTuple):
     records: tuple[Stored, ...]
     last_stable_offset: int
     high_watermark: int
+    epoch: int = -1
+    """In which it was answered, where there are several nodes."""
 
 
 class StableEndSeen(NamedTuple):

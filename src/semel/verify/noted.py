@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from semel.types import TopicPartition
+from semel.verify.checks.rest import may_be_led_apart
 from semel.verify.checks.transactions import truth_of
 from semel.verify.history import (
     ABORT_MARKER,
@@ -158,9 +159,13 @@ def _seen(records: tuple[Stored, ...]) -> tuple[Seen, ...]:
 
 
 def _answers(history: History) -> Iterator[ops.Any]:
+    # Over lanes it is known at once only to those who ask whether anything is pending.
+    is_apart = may_be_led_apart(history)
     for commit in history.all(Committed):
         yield ops.Commit(Times(*commit.span), commit.group, commit.partition, commit.offset)
     for seen in history.all(OffsetSeen):
+        if is_apart and not seen.is_stable:
+            continue
         yield ops.OffsetRead(Times(*seen.span), seen.group, seen.partition, seen.offset)
     for end in history.all(EndSeen):
         yield ops.EndRead(Times(*end.span), end.partition, end.end_offset)

@@ -47,7 +47,7 @@ from semel.verify.workloads.readers import (
 from semel.verify.workloads.workload import LOG, Workload
 from semel.verify.world.loop import SimulatedLoop, Trace, simulate
 from semel.verify.world.machine import INTERNAL_TOPICS, Hopeless, Machine
-from semel.verify.world.network import Network
+from semel.verify.world.network import About, Network, OfGroup
 from semel.wire.messages import describe_groups, fetch
 
 BUDGET_S = 300.0
@@ -225,7 +225,7 @@ class Finale:
     async def _see_members_go(self) -> None:
         """Sessions end also of those who are dead and could not say so."""
         while True:
-            if await self._insist(self._member_count) == 0:
+            if await self._insist(self._member_count, OfGroup(self._workload.group)) == 0:
                 return
             await asyncio.sleep(0.5)
 
@@ -237,9 +237,9 @@ class Finale:
     async def _read_all(self, round_number: int) -> None:
         await self._machine.serving()
         for partition in self._workload.partitions:
-            whole = await self._insist(partial(self._read, partition, round_number))
+            whole = await self._insist(partial(self._read, partition, round_number), partition)
             self._client.history.note(whole)
-        await self._insist(self._look_around)
+        await self._look_around()
         if self._workload.settings:
             await self._weigh(round_number)
 
@@ -254,16 +254,18 @@ class Finale:
             seen = await self._insist(partial(topic_seen, topic=topic))
             for index in range(min(seen.partition_count, partition_count)):
                 partition = TopicPartition(topic, index)
-                whole = await self._insist(partial(self._read, partition, round_number))
+                whole = await self._insist(partial(self._read, partition, round_number), partition)
                 shown_bytes += whole.byte_count
         assert isinstance(self._machine, Machine)
         device = self._machine.device
         disk_bytes = sum(device.size(name) for name in device.names())
         self._client.history.note(SpaceSeen(round_number, disk_bytes, shown_bytes))
 
-    async def _insist(self, work: Callable[[Connection], Coroutine[Any, Any, Any]]) -> Any:
+    async def _insist(
+        self, work: Callable[[Connection], Coroutine[Any, Any, Any]], about: About = None
+    ) -> Any:
         while True:
-            connection = await self._client.connect()
+            connection = await self._client.connect(about)
             try:
                 return await work(connection)
             except Lost:
@@ -303,15 +305,24 @@ class Finale:
                 )
             position = next_offset
 
-    async def _look_around(self, connection: Connection) -> None:
+    async def _look_around(self) -> None:
+        history = self._client.history
+        await self._insist(self._see_topics)
+        copied = [(each.group, each.partition) for each in history.all(OffsetsWritten)]
+        shared = [(self._workload.group, each) for each in self._workload.shared]
+        for group, partition in dict.fromkeys(copied + shared):
+            reading = partial(committed_offset, group=group, partition=partition)
+            seen = await self._insist(reading, OfGroup(group))
+            # Everything is at rest.
+            history.note(seen._replace(is_stable=True))
+        for partition in self._workload.partitions:
+            await self._insist(partial(self._see_terms, partition), partition)
+
+    async def _see_topics(self, connection: Connection) -> None:
         history = self._client.history
         for topic in dict.fromkeys(made.topic for made in history.all(TopicMade)):
             history.note(await topic_seen(connection, topic))
-        copied = ((each.group, each.partition) for each in history.all(OffsetsWritten))
-        for group, partition in dict.fromkeys(copied):
-            history.note(await committed_offset(connection, group, partition))
-        for partition in self._workload.partitions:
-            if partition in self._workload.shared:
-                history.note(await committed_offset(connection, self._workload.group, partition))
-            for term in range(connection.term + 1):
-                history.note(await term_end_of(connection, partition, term))
+
+    async def _see_terms(self, partition: TopicPartition, connection: Connection) -> None:
+        for term in range(connection.term + 1):
+            self._client.history.note(await term_end_of(connection, partition, term))

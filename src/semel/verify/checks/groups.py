@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from semel.types import TopicPartition
 from semel.verify.checks.logs import Rising
+from semel.verify.checks.rest import may_be_led_apart
 from semel.verify.history import (
     Assigned,
     Beaten,
@@ -68,20 +69,25 @@ def _check_generations(history: History) -> Iterator[str]:
 
 
 def _check_offsets(history: History) -> Iterator[str]:
-    known: dict[tuple[str, TopicPartition], list[tuple[float, int]]] = defaultdict(list)
+    shown: dict[tuple[str, TopicPartition], list[tuple[float, int]]] = defaultdict(list)
+    for seen in history.all(OffsetSeen):
+        shown[seen.group, seen.partition].append((seen.span.ended_s, seen.offset))
+    known = defaultdict(list, {key: list(offsets) for key, offsets in shown.items()})
     for committed in history.all(Committed):
         known[committed.group, committed.partition].append(
             (committed.span.ended_s, committed.offset)
         )
-    for seen in history.all(OffsetSeen):
-        known[seen.group, seen.partition].append((seen.span.ended_s, seen.offset))
     tried: dict[tuple[str, TopicPartition], set[int]] = defaultdict(lambda: {NEVER_COMMITTED})
     for attempt in history.all(CommitTried):
         tried[attempt.group, attempt.partition].add(attempt.offset)
     rising = {key: Rising(offsets) for key, offsets in known.items()}
+    rising_shown = {key: Rising(offsets) for key, offsets in shown.items()}
+    is_apart = may_be_led_apart(history)
     for seen in history.all(OffsetSeen):
         key = (seen.group, seen.partition)
-        least = rising[key].before(seen.span.began_s)
+        # Over lanes it may be pending yet when its producer has heard that it is committed.
+        its = rising_shown if is_apart and not seen.is_stable else rising
+        least = its[key].before(seen.span.began_s)
         if least is not None and seen.offset < least:
             yield (
                 f"{seen.group} had {least} committed for {seen.partition}, and {seen.offset} "

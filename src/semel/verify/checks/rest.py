@@ -45,3 +45,8 @@ def compacted_topics(history: History) -> set[str]:
 def may_fetch_what_is_old(history: History) -> bool:
     """Who was fenced and does not know it shows a log as it was: true, and not all of it."""
     return bool(history.count(SeveralNodes))
+
+
+def may_be_led_apart(history: History) -> bool:
+    """Partitions and who coordinates their transactions lie in several lanes."""
+    return any(several.lane_count > 1 for several in history.all(SeveralNodes))

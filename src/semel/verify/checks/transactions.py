@@ -9,7 +9,13 @@ from typing import NamedTuple
 
 from semel.types import TopicPartition
 from semel.verify.checks.logs import Rising
-from semel.verify.checks.rest import LogAtRest, Logs, logs_of, may_fetch_what_is_old
+from semel.verify.checks.rest import (
+    LogAtRest,
+    Logs,
+    logs_of,
+    may_be_led_apart,
+    may_fetch_what_is_old,
+)
 from semel.verify.history import (
     ABORT_MARKER,
     COMMIT_MARKER,
@@ -27,6 +33,7 @@ from semel.verify.history import (
     Span,
     StableEndSeen,
     Stored,
+    Strayed,
     TimedOut,
     TopicGone,
     Unwelcome,
@@ -114,6 +121,13 @@ def _check_atomicity(
             attempt_of[label] = written.attempt
         if written.partition.topic not in gone:
             wanted[written.attempt][written.partition] += written.labels
+    outcomes = _outcomes(history)
+    strays: set[str] = set()
+    for strayed in history.all(Strayed):
+        for label in strayed.labels:
+            attempt_of[label] = strayed.attempt
+        if outcomes[strayed.attempt] is not Outcome.ABORTED:
+            strays.update(strayed.labels)
     found: dict[str, Contents] = defaultdict(lambda: defaultdict(list))
     for partition, truth in truths.items():
         for stored in truth.committed:
@@ -122,7 +136,16 @@ def _check_atomicity(
             if stored.label not in attempt_of:
                 yield f"{partition} holds {stored.label!r}, which no transaction wrote"
                 continue
-            found[attempt_of[stored.label]][partition].append(stored.label)
+            if stored.label not in strays:
+                found[attempt_of[stored.label]][partition].append(stored.label)
+    for began in history.all(Began):
+        whole, visible = wanted.get(began.attempt, {}), found.get(began.attempt, {})
+        name = f"{began.attempt} ({began.dialect})"
+        yield from _judge(name, outcomes[began.attempt], whole, visible, logs)
+
+
+def _outcomes(history: History) -> dict[str, Outcome | None]:
+    """None: it may have any."""
     outcomes: dict[str, Outcome | None] = {
         began.attempt: Outcome.ABORTED for began in history.all(Began)
     }
@@ -130,10 +153,7 @@ def _check_atomicity(
         outcomes[sent.attempt] = None
     for ended in history.all(Ended):
         outcomes[ended.attempt] = ended.outcome
-    for began in history.all(Began):
-        whole, visible = wanted.get(began.attempt, {}), found.get(began.attempt, {})
-        name = f"{began.attempt} ({began.dialect})"
-        yield from _judge(name, outcomes[began.attempt], whole, visible, logs)
+    return outcomes
 
 
 def _judge(
@@ -225,10 +245,11 @@ def _check_ends_of_committed(history: History) -> Iterator[str]:
         if ended.outcome is Outcome.COMMITTED
     }
     known: dict[TopicPartition, list[tuple[float, int]]] = defaultdict(list)
+    marker_count = 0 if may_be_led_apart(history) else 1
     for told in history.all(WriteAcknowledged):
         if told.attempt in committed_s:
-            # Its marker stands behind it.
-            end = told.base_offset + told.record_count + 1
+            # Its marker stands behind it; in another lane it may not be durable yet.
+            end = told.base_offset + told.record_count + marker_count
             known[told.partition].append((committed_s[told.attempt], end))
     rising = {partition: Rising(ends) for partition, ends in known.items()}
     for partition, span, end in _ends(history):
@@ -343,16 +364,16 @@ def check_copiers(history: History) -> Iterator[str]:
     groups = {written.group for written in copied.values()}
     yield from _check_sight(history, copied, groups)
     committed = _committed_attempts(history)
-    inputs = Counter(
-        offset
-        for attempt, written in copied.items()
-        if attempt in committed
-        for offset in written.inputs
-    )
     last = {seen.group: max(seen.offset, 0) for seen in history.all(OffsetSeen)}
     logs = logs_of(history)
     for group in groups:
         end = last.get(group, 0)
+        inputs = Counter(
+            offset
+            for attempt, written in copied.items()
+            if written.group == group and attempt in committed
+            for offset in written.inputs
+        )
         sources = [
             logs[written.partition]
             for written in copied.values()

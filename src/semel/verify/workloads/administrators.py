@@ -25,6 +25,7 @@ from semel.wire.messages import (
 
 INTERNAL_TOPIC = "__consumer_offsets"
 COORDINATOR_EPOCH = 2**20
+OPERATOR_LOOKS = 20
 """Higher than any term."""
 
 
@@ -103,18 +104,22 @@ class Administrator:
 class Operator:
     """Now and then aborts what it finds open, by the marker that Kafka's own tool would write."""
 
-    def __init__(self, client: Client, partitions: Sequence[TopicPartition]) -> None:
+    def __init__(
+        self, client: Client, partitions: Sequence[TopicPartition], looks_share: float = 0.02
+    ) -> None:
         self._client = client
         self._partitions = partitions
+        self._looks_share = looks_share
 
     async def run(self) -> None:
         while True:
-            connection = await self._client.connect()
+            partition = self._client.rng.choice(self._partitions)
+            connection = await self._client.connect(partition)
             try:
-                while True:
+                for _ in range(OPERATOR_LOOKS):
                     await self._client.think()
-                    if self._client.rng.random() < 0.02:
-                        await self._abort_one(connection, self._client.rng.choice(self._partitions))
+                    if self._client.rng.random() < self._looks_share:
+                        await self._abort_one(connection, partition)
             except Lost:
                 await self._client.back_off()
             connection.drop()

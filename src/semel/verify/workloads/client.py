@@ -17,7 +17,7 @@ from semel.errors import (
 )
 from semel.verify.history import History, Span, TermSeen
 from semel.verify.world.loop import Process
-from semel.verify.world.network import Host, Hosts, Loss, Network, Wire
+from semel.verify.world.network import About, Host, Hosts, Loss, Network, Wire
 from semel.wire import apis
 from semel.wire.framing import FrameCutter, frame
 from semel.wire.headers import RequestHeader, decode_response_header, encode_request_header
@@ -52,9 +52,14 @@ class Lost(Exception):
     """The connection is gone, or its client has lost patience with it."""
 
 
+class Elsewhere(Lost):
+    """Others have to be asked, and the connection is there still."""
+
+
 class Reply(NamedTuple):
     span: Span
     message: Any
+    version: int
 
 
 class _Awaited(NamedTuple):
@@ -81,11 +86,15 @@ class Connection:
         surroundings: Surroundings,
         client: Process,
         rng: Random,
+        host: Host,
         patience_s: float = PATIENCE_S,
-        zombie_share: float = ZOMBIE_SHARE,
+        about: About = None,
     ) -> None:
         self._patience_s = patience_s
-        self.host: Host = surroundings.hosts.choose(rng, zombie_share)
+        self.host = host
+        self._about = about
+        self.lane = surroundings.hosts.lane_of(about)
+        """Which it is used for; of several, if other lanes are led there as well."""
         self._surroundings = surroundings
         self._client = client
         self._rng = rng
@@ -199,13 +208,30 @@ class Connection:
             )
             assert correlation_id == awaited.correlation_id, "replies are out of order"
             message, _ = awaited.api.decode_response(reply, position, awaited.version)
-            if self.host.node_id is not None and is_led_elsewhere(message, self.host.node_id):
+            if self.host.node_id is not None and self._is_led_elsewhere(message):
+                if self._surroundings.hosts.lane_count > 1:
+                    # It may lead other lanes.
+                    if not awaited.future.done():
+                        awaited.future.set_exception(Elsewhere())
+                    continue
                 self._awaited.appendleft(awaited)
                 self.drop()
                 return
             if not awaited.future.done():
                 span = Span(awaited.began_s, self._loop.time())
-                awaited.future.set_result(Reply(span, message))
+                awaited.future.set_result(Reply(span, message, awaited.version))
+
+    def _is_led_elsewhere(self, message: Any) -> bool:
+        """Whether the node says that others have to be asked."""
+        if isinstance(message, metadata.MetadataResponse):
+            # What one who stands by knows of topics may be old, and nobody is misled by it.
+            return self._about is None and message.controller_id != self.host.node_id
+        return _has_code(message)
+
+    @property
+    def epoch(self) -> int:
+        """In which the node leads the lane that it is asked of, at this moment."""
+        return self.host.epoch_of(self.lane)
 
     def _lost(self) -> None:
         self._wire = None
@@ -216,14 +242,6 @@ class Connection:
             future = self._awaited.popleft().future
             if not future.done():
                 future.set_exception(Lost())
-
-
-def is_led_elsewhere(message: Any, node_id: int) -> bool:
-    """Whether the node says that others have to be asked."""
-    if isinstance(message, metadata.MetadataResponse):
-        # What one who stands by knows of topics may be old, and nobody is misled by it.
-        return message.controller_id != node_id
-    return _has_code(message)
 
 
 def _has_code(value: Any) -> bool:
@@ -258,19 +276,30 @@ class Client:
         self.patience_s = PATIENCE_S
         self.zombie_share = ZOMBIE_SHARE
 
-    async def connect(self, *, awaits_versions: bool = False) -> Connection:
+    async def connect(self, about: About = None, *, awaits_versions: bool = False) -> Connection:
         """An open connection, however long that takes; who does not insist on ApiVersions may
         send its first request at once, as clients do that were told the versions before."""
         while True:
-            connection = Connection(
-                self.surroundings, self.process, self.rng, self.patience_s, self.zombie_share
-            )
+            host = self.choose(about)
             try:
-                await connection.open(awaits_versions=awaits_versions)
+                return await self.connect_to(host, about, awaits_versions=awaits_versions)
             except Lost:
                 await self.back_off()
-            else:
-                return connection
+
+    def choose(self, about: About) -> Host:
+        """Whom to ask, as far as it has heard."""
+        hosts = self.surroundings.hosts
+        return hosts.choose(self.rng, self.zombie_share, hosts.lane_of(about))
+
+    async def connect_to(
+        self, host: Host, about: About = None, *, awaits_versions: bool = False
+    ) -> Connection:
+        """Raises Lost."""
+        connection = Connection(
+            self.surroundings, self.process, self.rng, host, self.patience_s, about
+        )
+        await connection.open(awaits_versions=awaits_versions)
+        return connection
 
     async def back_off(self) -> None:
         await asyncio.sleep(self.rng.uniform(0.001, BACKOFF_S_MAX))

@@ -18,8 +18,6 @@ from semel.types import TopicPartition
 from semel.verify.history import Committed, CommitTried, OffsetSeen, OffsetsWritten, Span
 from semel.verify.workloads.client import Client, Lost
 from semel.verify.workloads.incarnation import (
-    COORDINATOR,
-    DATA,
     TV1,
     Fatal,
     Versions,
@@ -39,6 +37,7 @@ from semel.verify.workloads.transactional_producers import (
     Habits,
     TransactionalProducer,
 )
+from semel.verify.world.network import OfGroup
 from semel.wire.messages import (
     add_offsets_to_txn,
     fetch,
@@ -76,6 +75,7 @@ class Copier(TransactionalProducer):
         super().__init__(client, habits, partitions, errands, contents=contents)
         self._source = source
         self._group = group
+        self._coordinator = OfGroup(group)
         self._is_member = is_member
         self._life_count = 0
         self._membership = (-1, "")
@@ -128,7 +128,7 @@ class Copier(TransactionalProducer):
             require_stable=True,
         )
         while True:
-            reply = await self._incarnation.ask(COORDINATOR, messages, request, STABLE)
+            reply = await self._incarnation.ask(self._coordinator, messages, request, STABLE)
             assert reply is not None
             answer: offset_fetch.OffsetFetchResponse = reply.message
             found = (answer.groups[0] if answer.groups else answer).topics[0].partitions[0]
@@ -139,12 +139,20 @@ class Copier(TransactionalProducer):
             )
             await self._client.back_off()
         self._history.note(
-            OffsetSeen(reply.span, self._group, self._source, found.committed_offset)
+            OffsetSeen(
+                reply.span,
+                self._group,
+                self._source,
+                found.committed_offset,
+                is_stable=True,
+            )
         )
         return max(found.committed_offset, 0)
 
     async def _inputs(self, start: int) -> list[int]:
-        reply = await self._incarnation.ask(DATA, fetch, fetch_request({self._source: start}))
+        reply = await self._incarnation.ask(
+            self._source, fetch, fetch_request({self._source: start})
+        )
         assert reply is not None
         ((_, data),) = partitions_of(reply.message)
         if data.error_code == OffsetOutOfRange.code:
@@ -158,7 +166,7 @@ class Copier(TransactionalProducer):
 
     async def _source_start(self) -> int:
         reply = await self._incarnation.ask(
-            DATA, list_offsets, list_request(self._source, EARLIEST)
+            self._source, list_offsets, list_request(self._source, EARLIEST)
         )
         assert reply is not None
         (found,) = reply.message.topics[0].partitions
@@ -178,7 +186,7 @@ class Copier(TransactionalProducer):
                 incarnation.producer_epoch,
                 self._group,
             )
-            reply = await incarnation.insist(COORDINATOR, add_offsets_to_txn, joining)
+            reply = await incarnation.insist(incarnation.coordinator, add_offsets_to_txn, joining)
             incarnation.expect(attempt, "AddOffsetsToTxn", reply.message.error_code)
             if reply.message.error_code:
                 return int(reply.message.error_code)
@@ -189,7 +197,7 @@ class Copier(TransactionalProducer):
         if self._is_member:
             versions = versions._replace(least=max(versions.least, GENERATION_SINCE))
         reply = await incarnation.insist(
-            COORDINATOR, txn_offset_commit, self._offsets_request(), versions
+            self._coordinator, txn_offset_commit, self._offsets_request(), versions
         )
         code = code_of(reply.message)
         others = OUT_OF_DATE if self._is_member else ()
@@ -227,7 +235,7 @@ class Copier(TransactionalProducer):
                 protocol_type="consumer",
                 protocols=[join_group.JoinGroupRequestProtocol("copying", b"")],
             )
-            connection = await self._incarnation.connection(COORDINATOR)
+            connection = await self._incarnation.connection(self._coordinator)
             try:
                 reply = await connection.ask(
                     join_group, request, version_min=REBALANCE_SINCE, patience_s=PATIENCE_S
@@ -236,8 +244,8 @@ class Copier(TransactionalProducer):
                 member_id = joined.member_id or member_id
                 if joined.error_code == 0:
                     break
-            except Lost:
-                pass
+            except Lost as why:
+                self._incarnation.lost(self._coordinator, connection, why)
             else:
                 if joined.error_code == UnknownMemberId.code:
                     member_id = ""
@@ -260,7 +268,7 @@ class Copier(TransactionalProducer):
             protocol_type="consumer",
             protocol_name="copying",
         )
-        connection = await self._incarnation.connection(COORDINATOR)
+        connection = await self._incarnation.connection(self._coordinator)
         try:
             synced = (await connection.ask(sync_group, request, patience_s=PATIENCE_S)).message
         except Lost:

@@ -46,7 +46,9 @@ class Shift:
 
     async def produce(self, client: Client, partitions: list[TopicPartition]) -> None:
         chosen = client.rng.sample(partitions, client.rng.randint(1, min(3, len(partitions))))
-        producer = Producer(client, chosen, ACKS_ALL, ENDLESS, contents=small_contents)
+        await self.run(Producer(client, chosen, ACKS_ALL, ENDLESS, contents=small_contents))
+
+    async def run(self, producer: Producer) -> None:
         self._producers.append(producer)
         if self._is_over:
             producer.wind_up()
@@ -80,9 +82,9 @@ def failover(shift: Shift) -> Workload:
             works["deleter"] = lambda client: Deleter(client, brief).run()
         if rng.random() < 0.3:
             works["operator"] = lambda client: Operator(client, OUTPUTS).run()
-        works["administrator"] = _slowly(lambda client: Administrator(client).run(), 20.0)
-        works["reader"] = _slowly(lambda client: Reader(client, [INPUT, *OUTPUTS]).run())
-        works["reader-committed"] = _slowly(
+        works["administrator"] = slowly(lambda client: Administrator(client).run(), 20.0)
+        works["reader"] = slowly(lambda client: Reader(client, [INPUT, *OUTPUTS]).run())
+        works["reader-committed"] = slowly(
             lambda client: CommittedReader(client, [INPUT, *OUTPUTS]).run()
         )
         for number in range(2):
@@ -92,10 +94,10 @@ def failover(shift: Shift) -> Workload:
         works["bookkeeper"] = lambda client: Bookkeeper(client, INPUT).run()
         committed = [(COPIERS, INPUT), *((CREW, each) for each in OUTPUTS)]
         for number in range(4):
-            works[f"watcher-{number}"] = _slowly(
+            works[f"watcher-{number}"] = slowly(
                 lambda client: Watcher(client, [INPUT, *OUTPUTS], committed).run()
             )
-        works["overreacher"] = _slowly(
+        works["overreacher"] = slowly(
             lambda client: Overreacher(client, INPUT, CONFIG.message_max_bytes + 1).run(), 100.0
         )
         return works
@@ -112,7 +114,7 @@ def failover(shift: Shift) -> Workload:
 
 
 def _producing(shift: Shift, partitions: list[TopicPartition]) -> Work:
-    return _slowly(lambda client: shift.produce(client, partitions), 10.0)
+    return slowly(lambda client: shift.produce(client, partitions), 10.0)
 
 
 def _in_transactions(rng: Random, name: str, brief: list[TopicPartition], shift: Shift) -> Work:
@@ -141,10 +143,10 @@ def _copying(rng: Random, shift: Shift) -> Work:
 
 
 def _taking_part(instance_id: str | None) -> Work:
-    return _slowly(lambda client: Consumer(client, CREW, OUTPUTS, instance_id).run())
+    return slowly(lambda client: Consumer(client, CREW, OUTPUTS, instance_id).run())
 
 
-def _slowly(work: Work, pace: float = 4.0) -> Work:
+def slowly(work: Work, pace: float = 4.0) -> Work:
     def slow(client: Client) -> Coroutine[Any, Any, None]:
         client.pace = pace
         return work(client)

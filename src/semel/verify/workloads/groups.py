@@ -22,6 +22,7 @@ from semel.verify.history import (
     OffsetSeen,
 )
 from semel.verify.workloads.client import Client, Connection, Lost, Reply
+from semel.verify.world.network import OfGroup
 from semel.wire.messages import (
     heartbeat,
     join_group,
@@ -64,7 +65,7 @@ class Consumer:
 
     async def run(self) -> None:
         while True:
-            connection = await self._client.connect()
+            connection = await self._client.connect(OfGroup(self._group))
             try:
                 while True:
                     await self._take_part(connection)
@@ -231,7 +232,7 @@ class Auditor:
 
     async def run(self) -> None:
         while True:
-            connection = await self._client.connect()
+            connection = await self._client.connect(OfGroup(self._group))
             try:
                 while True:
                     partition = self._client.rng.choice(self._partitions)
@@ -257,8 +258,8 @@ class Bookkeeper:
         while True:
             self._group_count += 1
             group = f"{self._client.name}-{self._group_count}"
-            writing = await self._client.connect()
-            reading = await self._client.connect()
+            writing = await self._client.connect(OfGroup(group))
+            reading = await self._client.connect(OfGroup(group))
             try:
                 await self._keep(group, writing, reading)
             except Lost:
@@ -285,7 +286,7 @@ class Bookkeeper:
 
     async def _look_back(self, group: str) -> None:
         """What was seen before the connections were lost must be there still."""
-        connection = await self._client.connect()
+        connection = await self._client.connect(OfGroup(group))
         try:
             self._client.history.note(await committed_offset(connection, group, self._partition))
         except Lost:

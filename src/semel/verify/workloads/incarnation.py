@@ -1,12 +1,14 @@
 """One incarnation of a transactional id: its connections, its epoch, and the words of a dialect.
 
 A request is sent again on another connection until it is answered; what was sent before may still
-arrive. Requests to the coordinator and to partitions may go over one connection or over two.
+arrive. Requests to the coordinator and to partitions may go over one connection or over two; where
+a node leads several lanes they share them.
 """
 
 from typing import Any, NamedTuple
 
 from semel.errors import (
+    ConcurrentTransactions,
     CoordinatorNotAvailable,
     InvalidProducerEpoch,
     OperationNotAttempted,
@@ -19,16 +21,17 @@ from semel.errors import (
 )
 from semel.types import TopicPartition
 from semel.verify.history import EpochGiven, Refusal, Unwelcome
-from semel.verify.workloads.client import Client, Connection, Lost, Reply
+from semel.verify.workloads.client import Client, Connection, Elsewhere, Lost, Reply
+from semel.verify.world.network import About, OfId
 from semel.wire.messages import add_partitions_to_txn, end_txn, init_producer_id, produce
 
 FENCED = {InvalidProducerEpoch.code, ProducerFenced.code}
 FULL = {CoordinatorNotAvailable.code, StorageError.code}
-AGAIN = FULL | {UnstableOffsetCommit.code}
+AGAIN = FULL | {ConcurrentTransactions.code, UnstableOffsetCommit.code}
+"""The last one of these is not over in other lanes, or something is amiss for a while."""
 MISSING = (UnknownTopicOrPartition.code, OperationNotAttempted.code)
 """A partition was deleted, and so nothing was added."""
 NAMED_SINCE = 3
-DATA, COORDINATOR = "data", "coordinator"
 
 
 class Versions(NamedTuple):
@@ -79,11 +82,18 @@ class Incarnation:
         self.dialect = dialect
         self._timeout_ms = timeout_ms
         self._has_one_connection = self._rng.random() < 0.4
-        self._connections: dict[str, Connection] = {}
+        self._connections: list[tuple[bool, Connection]] = []
+        """With whether it is for partitions."""
+        self._chosen: dict[tuple[bool, int], Connection] = {}
+        """By that and by lane."""
         self.patience_s = self._rng.choice((0.03, 0.2, 1.0))
         self.producer_id = -1
         self.producer_epoch = -1
         self.sequences: dict[TopicPartition, int] = {}
+
+    @property
+    def coordinator(self) -> OfId:
+        return OfId(self.transactional_id)
 
     @property
     def is_tv1(self) -> bool:
@@ -91,25 +101,51 @@ class Incarnation:
 
     # Connections
 
-    async def connection(self, kind: str) -> Connection:
+    async def connection(self, about: About) -> Connection:
         await self._client.breathe()
-        kind = DATA if self._has_one_connection else kind
-        connection = self._connections.get(kind)
+        is_for_data, lane = self._use(about)
+        connection = self._chosen.get((is_for_data, lane))
         if connection is None or not connection.is_open:
-            # Who has heard nothing on this connection may be overtaken by what it sent on the one
-            # before: TV1 has no other way to tell a late request from a new one.
-            connection = await self._client.connect(awaits_versions=True)
-            self._connections[kind] = connection
+            connection = await self._connected(is_for_data, about)
+            self._chosen[is_for_data, lane] = connection
             await self._client.breathe()
         return connection
 
+    def _use(self, about: About) -> tuple[bool, int]:
+        is_for_data = self._has_one_connection or isinstance(about, TopicPartition)
+        return is_for_data, self._client.surroundings.hosts.lane_of(about)
+
+    async def _connected(self, is_for_data: bool, about: About) -> Connection:
+        """Clients have one connection to a node, or two."""
+        while True:
+            host = self._client.choose(about)
+            self._connections = [each for each in self._connections if each[1].is_open]
+            for is_so, connection in self._connections:
+                if is_so == is_for_data and connection.host is host:
+                    return connection
+            try:
+                # Who has heard nothing on this connection may be overtaken by what it sent on the
+                # one before: TV1 has no other way to tell a late request from a new one.
+                connection = await self._client.connect_to(host, about, awaits_versions=True)
+            except Lost:
+                await self._client.back_off()
+            else:
+                self._connections.append((is_for_data, connection))
+                return connection
+
+    def lost(self, about: About, connection: Connection, why: Lost) -> None:
+        """Another has to be asked about this."""
+        self._chosen.pop(self._use(about), None)
+        if not isinstance(why, Elsewhere):
+            connection.drop()
+
     def drop(self) -> None:
-        for connection in self._connections.values():
+        for _, connection in self._connections:
             connection.drop()
 
     async def ask(
         self,
-        kind: str,
+        about: About,
         messages: Any,
         request: Any,
         versions: Versions = ANY,
@@ -117,7 +153,7 @@ class Incarnation:
     ) -> Reply | None:
         """The answer to one of `tries` times the same request; None if there was none."""
         for _ in range(tries):
-            connection = await self.connection(kind)
+            connection = await self.connection(about)
             try:
                 return await connection.ask(
                     messages,
@@ -126,7 +162,8 @@ class Incarnation:
                     version_max=versions.most,
                     patience_s=self.patience_s,
                 )
-            except Lost:
+            except Lost as why:
+                self.lost(about, connection, why)
                 await self._tire()
         return None
 
@@ -136,11 +173,11 @@ class Incarnation:
         await self._client.back_off()
 
     async def insist(
-        self, kind: str, messages: Any, request: Any, versions: Versions = ANY
+        self, about: About, messages: Any, request: Any, versions: Versions = ANY
     ) -> Reply:
         """The answer, if that is not to come again."""
         while True:
-            reply = await self.ask(kind, messages, request, versions)
+            reply = await self.ask(about, messages, request, versions)
             assert reply is not None
             if code_of(reply.message) not in AGAIN:
                 return reply
@@ -155,7 +192,7 @@ class Incarnation:
             self.transactional_id, self._timeout_ms, *identity
         )
         versions = ANY._replace(least=NAMED_SINCE) if named else ANY
-        reply = await self.insist(COORDINATOR, init_producer_id, request, versions)
+        reply = await self.insist(self.coordinator, init_producer_id, request, versions)
         answer: init_producer_id.InitProducerIdResponse = reply.message
         if answer.error_code:
             if not named or answer.error_code not in FENCED:
@@ -185,7 +222,7 @@ class Incarnation:
             self.producer_epoch,
             [messages.AddPartitionsToTxnTopic(*each) for each in by_topic.items()],
         )
-        reply = await self.insist(COORDINATOR, messages, request)
+        reply = await self.insist(self.coordinator, messages, request)
         code = code_of(reply.message)
         self.expect(attempt, "AddPartitionsToTxn", code, *MISSING)
         return code

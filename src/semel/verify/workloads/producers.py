@@ -79,7 +79,7 @@ class Producer:
 
     async def run(self) -> None:
         while not self._is_done():
-            connection = await self._client.connect()
+            connection = await self._client.connect(self._partitions[0])
             try:
                 if self._producer == NO_PRODUCER:
                     await self._take_identity(connection)
@@ -245,7 +245,7 @@ class PlainProducer:
 
     async def run(self) -> None:
         while self._batches_left:
-            connection = await self._client.connect()
+            connection = await self._client.connect(self._partitions[0])
             try:
                 while self._batches_left:
                     self._batches_left -= 1

@@ -5,7 +5,13 @@ Some read all that there is, and some what is committed.
 
 from collections.abc import Sequence
 
-from semel.errors import FencedLeaderEpoch, OffsetOutOfRange, UnknownLeaderEpoch
+from semel.errors import (
+    FencedLeaderEpoch,
+    LeaderNotAvailable,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+)
 from semel.records.batch import BatchHeader, split
 from semel.records.records import Record, decode_batch
 from semel.types import TopicPartition
@@ -50,7 +56,7 @@ class Reader:
 
     async def run(self) -> None:
         while True:
-            connection = await self._client.connect()
+            connection = await self._client.connect(next(iter(self._positions)))
             if self._client.rng.random() < 0.3:
                 self._positions = dict.fromkeys(self._positions, 0)
             try:
@@ -132,7 +138,7 @@ class CommittedReader:
 
     async def run(self) -> None:
         while True:
-            connection = await self._client.connect()
+            connection = await self._client.connect(next(iter(self._positions)))
             if self._client.rng.random() < 0.3:
                 self._positions = dict.fromkeys(self._positions, 0)
             try:
@@ -179,6 +185,7 @@ class CommittedReader:
                     records,
                     data.last_stable_offset,
                     data.high_watermark,
+                    connection.epoch,
                 )
             )
 
@@ -338,5 +345,8 @@ async def stable_end_of(connection: Connection, partition: TopicPartition) -> St
     )
     reply = await connection.ask(list_offsets, request, version_min=ISOLATION_SINCE)
     (found,) = reply.message.topics[0].partitions
+    if found.error_code in (LeaderNotAvailable.code, OffsetNotAvailable.code):
+        # How a transaction over lanes has ended is being asked for.
+        raise Lost
     assert found.error_code == 0, f"ListOffsets of {partition}: {found.error_code}"
     return StableEndSeen(reply.span, partition, found.offset)

@@ -4,13 +4,14 @@ What one concludes from its answers is in the history; the checker holds it agai
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
-from semel.errors import OutOfOrderSequence, UnknownTopicOrPartition
+from semel.errors import OutOfOrderSequence, TransactionAbortable, UnknownTopicOrPartition
 from semel.records.compression import Compression
 from semel.records.records import encode_batch
 from semel.types import TopicPartition
@@ -20,15 +21,14 @@ from semel.verify.history import (
     Ended,
     Outcome,
     Span,
+    Strayed,
     WriteAcknowledged,
     Written,
 )
 from semel.verify.workloads.client import Client, Connection, Lost, Reply
 from semel.verify.workloads.incarnation import (
-    COORDINATOR,
-    DATA,
+    AGAIN,
     FENCED,
-    FULL,
     TV1,
     TV2,
     DialectVersions,
@@ -48,6 +48,9 @@ from semel.wire.messages import end_txn, produce
 GAVE_UP = -1
 CHANGED_ITS_MIND = -2
 COMMIT_TRIES_MAX = 40
+STRAY_SHARE = 0.05
+TWICE_SHARE = 0.03
+END_TXN_VERSION_OF_LIBRDKAFKA = 1
 
 
 @dataclass
@@ -79,15 +82,18 @@ class Habits:
     """TV1: asks for a new epoch when it does not know what has become of a batch."""
     aborts_by_init: bool
     """TV1: asks for a new epoch instead of aborting, when it is told that writes are lost."""
+    is_reckless: bool = False
+    """Now and then it has two tasks write under the same sequences, and does not await one."""
 
 
-def habits_of(rng: Random, transactional_id: str) -> Habits:
+def habits_of(rng: Random, transactional_id: str, *, is_reckless: bool = False) -> Habits:
     return Habits(
         transactional_id,
         rng.choice((TV1, TV2)),
         rng.choice((300, 1000, 2000)),
         rng.random() < 0.5,
         rng.random() < 0.5,
+        is_reckless,
     )
 
 
@@ -112,6 +118,8 @@ class TransactionalProducer:
         """Partitions that may vanish at any time."""
         self._incarnation: Incarnation
         self._is_in_doubt = False
+        self._last: dict[TopicPartition, Batch] = {}
+        """Of the attempt."""
 
     async def run(self) -> None:
         for number in count():
@@ -148,11 +156,14 @@ class TransactionalProducer:
         attempt = f"{self._habits.transactional_id}:{next(self._errands.names)}"
         incarnation = self._incarnation
         self._is_in_doubt = False
+        self._last.clear()
         self._history.note(
             Began(attempt, incarnation.transactional_id, incarnation.name, incarnation.dialect.name)
         )
         added: set[TopicPartition] = set()
         code = await self._fill(attempt, added)
+        if code == 0 and self._habits.is_reckless:
+            code = await self._be_reckless(attempt, added)
         if code == 0 and self._rng.random() < 0.12:
             code = CHANGED_ITS_MIND
         if code == 0:
@@ -226,17 +237,42 @@ class TransactionalProducer:
             for batch in batches:
                 batch.content = self._encoded(batch)
                 incarnation.sequences[batch.partition] = batch.sequence + len(batch.labels)
+                self._last[batch.partition] = batch
                 self._history.note(Written(attempt, batch.partition, batch.labels))
+        parts = self._by_lane(plan)
+        if len(parts) == 1:
+            return await self._send_part(attempt, parts[0])
+        start = self._client.process.start
+        sending = [start(self._send_part(attempt, each)) for each in parts]
+        codes = [await each for each in sending]
+        return next((code for code in codes if code), 0)
+
+    def _by_lane(self, plan: list[list[Batch]]) -> list[list[list[Batch]]]:
+        """For each lane what it is to be asked, in the order of the plan."""
+        lane_of = self._client.surroundings.hosts.lane_of
+        parts: dict[int, list[list[Batch]]] = {}
+        for batches in plan:
+            of_lane: dict[int, list[Batch]] = {}
+            for batch in batches:
+                of_lane.setdefault(lane_of(batch.partition), []).append(batch)
+            for lane, some in of_lane.items():
+                parts.setdefault(lane, []).append(some)
+        return list(parts.values())
+
+    async def _send_part(self, attempt: str, plan: list[list[Batch]]) -> int:
+        """What lies in one lane."""
+        incarnation = self._incarnation
         left = deque(plan)
+        about = plan[0][0].partition
         code = 0
         for _ in range(self._rng.choice((1, 4, 40))):
             code = GAVE_UP
-            connection = await incarnation.connection(DATA)
+            connection = await incarnation.connection(about)
             try:
                 code = await self._pipeline(attempt, connection, left)
                 break
-            except Lost:
-                connection.drop()
+            except Lost as why:
+                incarnation.lost(about, connection, why)
                 await self._client.back_off()
         self._is_in_doubt |= bool(left)
         for batches in reversed(left):
@@ -267,7 +303,7 @@ class TransactionalProducer:
             reply = await connection.wait(in_flight.popleft(), max(0.1, incarnation.patience_s))
             for batch in left[0]:
                 code, base_offset = outcomes(reply.message)[batch.partition]
-                if code in FULL:
+                if code in AGAIN:
                     raise Lost
                 if code:
                     self._check_refusal(attempt, code)
@@ -297,6 +333,57 @@ class TransactionalProducer:
             is_transactional=True,
         )
 
+    # Tasks of which one knows nothing of the other
+
+    async def _be_reckless(self, attempt: str, added: set[TopicPartition]) -> int:
+        """Seldom write something that its end does not wait for, or that must not be committed."""
+        incarnation = self._incarnation
+        if self._rng.random() < STRAY_SHARE and not incarnation.is_tv1:
+            partition = self._rng.choice(self._partitions)
+            batch = Batch(
+                partition,
+                incarnation.sequences.get(partition, 0),
+                (f"{attempt}/{partition}/stray",),
+            )
+            self._history.note(Strayed(attempt, partition, batch.labels))
+            self._client.process.start(self._stray(batch, self._request_of(batch)))
+            await asyncio.sleep(self._rng.choice((0.0, 0.001, 0.02)))
+        elif self._rng.random() < TWICE_SHARE and self._last:
+            before = self._last[self._rng.choice(list(self._last))]
+            labels = tuple(f"{label}-again" for label in before.labels)
+            await self._write_twice(attempt, Batch(before.partition, before.sequence, labels))
+        return 0
+
+    def _request_of(self, batch: Batch) -> produce.ProduceRequest:
+        request = request_of(ACKS_ALL, [(batch.partition, self._encoded(batch))])
+        request.transactional_id = self._incarnation.transactional_id
+        return request
+
+    async def _stray(self, batch: Batch, request: produce.ProduceRequest) -> None:
+        """Whatever becomes of it."""
+        versions = self._incarnation.dialect.produce
+        connection = await self._client.connect(batch.partition)
+        with contextlib.suppress(Lost):
+            await connection.ask(
+                produce, request, version_min=versions.least, version_max=versions.most
+            )
+        connection.drop()
+
+    async def _write_twice(self, attempt: str, batch: Batch) -> None:
+        """Under sequences that stand for other records. If they are taken, or refused for that,
+        both are a part of the transaction, or it cannot be committed."""
+        incarnation = self._incarnation
+        versions = incarnation.dialect.produce
+        reply = await incarnation.ask(
+            batch.partition, produce, self._request_of(batch), versions, tries=1
+        )
+        if reply is None:
+            return
+        code, _ = outcomes(reply.message)[batch.partition]
+        # It is another task that has heard of it, and this one goes on to commit.
+        if code in (0, TransactionAbortable.code):
+            self._history.note(Written(attempt, batch.partition, batch.labels))
+
     # Its end
 
     async def _commit(self, attempt: str) -> int:
@@ -306,12 +393,12 @@ class TransactionalProducer:
         request = incarnation.end_request(commit=True)
         for try_count in range(1, COMMIT_TRIES_MAX):
             reply = await incarnation.ask(
-                COORDINATOR, end_txn, request, incarnation.dialect.end, tries=1
+                incarnation.coordinator, end_txn, request, incarnation.dialect.end, tries=1
             )
             if reply is None:
                 continue
             code: int = reply.message.error_code
-            if code in FULL:
+            if code in AGAIN:
                 await self._client.back_off()
                 continue
             incarnation.expect(attempt, "EndTxn(commit)", code)
@@ -334,8 +421,14 @@ class TransactionalProducer:
             return
         if began and code not in FENCED:
             request = incarnation.end_request(commit=False)
-            reply = await incarnation.insist(COORDINATOR, end_txn, request, incarnation.dialect.end)
+            reply = await incarnation.insist(
+                incarnation.coordinator, end_txn, request, incarnation.dialect.end
+            )
             answer: int = reply.message.error_code
+            if is_lost and answer == code and reply.version <= END_TXN_VERSION_OF_LIBRDKAFKA:
+                # It hears so once after AddOffsetsToTxn, as it asks for a new epoch only then.
+                await incarnation.initialise(named=True)
+                return
             if answer and (answer not in FENCED or not incarnation.is_tv1):
                 if answer not in FENCED:
                     incarnation.complain(attempt, "EndTxn(abort)", answer)

@@ -11,6 +11,7 @@ from semel.verify.workloads.groups import committed_offset
 from semel.verify.workloads.producers import ACKS_ALL, outcomes, request_of
 from semel.verify.workloads.readers import end_of, stable_end_of
 from semel.verify.world.loop import START_MS
+from semel.verify.world.network import OfGroup
 from semel.wire.messages import metadata, produce
 
 PATIENCES_S = (0.3, 1.0, 6.0)
@@ -36,28 +37,41 @@ class Watcher:
         client = self._client
         while True:
             client.patience_s = client.rng.choice(PATIENCES_S)
-            connection = await client.connect()
-            try:
-                for _ in range(client.rng.choice((1, 3, 10))):
-                    await self._ask(connection)
-                    await client.think()
-            except Lost:
-                await client.back_off()
-            connection.drop()
+            count = client.rng.choice((1, 3, 10))
+            if client.rng.random() < 0.5:
+                await self._ask_group(count)
+            else:
+                await self._ask_partition(count)
 
-    async def _ask(self, connection: Connection) -> None:
+    async def _ask_group(self, count: int) -> None:
+        client = self._client
+        group, source = client.rng.choice(self._committed)
+        connection = await client.connect(OfGroup(group))
+        try:
+            for _ in range(count):
+                client.history.note(await committed_offset(connection, group, source))
+                await client.think()
+        except Lost:
+            await client.back_off()
+        connection.drop()
+
+    async def _ask_partition(self, count: int) -> None:
         client = self._client
         partition = client.rng.choice(self._partitions)
-        what = client.rng.random()
-        if what < 0.5:
-            group, source = client.rng.choice(self._committed)
-            client.history.note(await committed_offset(connection, group, source))
-        elif what < 0.65:
-            client.history.note(await end_of(connection, partition))
-        elif what < 0.8:
-            client.history.note(await stable_end_of(connection, partition))
-        else:
-            await self._see_epoch(connection, partition)
+        connection = await client.connect(partition)
+        try:
+            for _ in range(count):
+                what = client.rng.random()
+                if what < 0.3:
+                    client.history.note(await end_of(connection, partition))
+                elif what < 0.6:
+                    client.history.note(await stable_end_of(connection, partition))
+                else:
+                    await self._see_epoch(connection, partition)
+                await client.think()
+        except Lost:
+            await client.back_off()
+        connection.drop()
 
     async def _see_epoch(self, connection: Connection, partition: TopicPartition) -> None:
         asked = [metadata.MetadataRequestTopic(name=partition.topic)]
@@ -85,7 +99,7 @@ class Overreacher:
         content = encode_batch([Record(None, bytes(self._size), START_MS)])
         request = request_of(ACKS_ALL, [(self._partition, content)])
         while True:
-            connection = await self._client.connect()
+            connection = await self._client.connect(self._partition)
             try:
                 while True:
                     reply = await connection.ask(produce, request)

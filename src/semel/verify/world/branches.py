@@ -22,6 +22,7 @@ from semel.journal.slots.reading import Reading
 from semel.journal.slots.writer import Put, Writer
 from semel.lane.clock import LaneClock
 from semel.store.disk_cache import DiskCache
+from semel.verify.world.lane_branches import Wrapper, watched_lanes
 from semel.volumes.objects import ObjectVolumes
 
 RULES: dict[str, tuple[str, ...]] = {
@@ -45,8 +46,6 @@ RULES: dict[str, tuple[str, ...]] = {
     "37": ("batch refused as too large",),
 }
 """By number."""
-
-Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 @contextlib.contextmanager
@@ -92,6 +91,7 @@ def _watched(counts: Counter[str]) -> Iterator[tuple[Any, str, Wrapper]]:
     yield Collecting, "_add", _added(counts)
     yield LaneClock, "__init__", _clock(counts)
     yield LateRequests, "admit", _admitted(counts)
+    yield from watched_lanes(counts)
 
 
 LANDED = {

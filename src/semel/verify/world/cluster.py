@@ -7,7 +7,7 @@ the store, goes on to be asked: clients are sent to it above all.
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ from semel.cluster.channel import Reader, Writer
 from semel.cluster.format import ClusterFormat
 from semel.cluster.node import Node, slot_settings
 from semel.cluster.silence import Timing
-from semel.errors import JournalFailed
+from semel.errors import JournalFailed, JournalFull, NotLeaderOrFollower
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.seam import Journal
 from semel.journal.slots import keys
@@ -30,17 +30,19 @@ from semel.journal.slots.following import Follower
 from semel.journal.slots.journal import SlotJournal
 from semel.journal.slots.settings import SlotSettings
 from semel.lane.following import FollowedLane
-from semel.lane.leader import Leader
+from semel.lane.leader import Leader, LedBy, NodeAddress
 from semel.lane.settling import Volumes
 from semel.store.disk_cache import DiskCache
 from semel.store.in_memory import BAD_DAY, CALM, Chances, MemoryStore
+from semel.types import Term, TopicPartition
 from semel.verify.history import Cause, ClockSet, Complaint, Died, History, OpenFailed, SeveralNodes
 from semel.verify.world.cache_files import CacheFiles
 from semel.verify.world.loop import Process, SeededRandomness, SimulatedClock, SimulatedLoop
 from semel.verify.world.machine import ProcessTasks, stop
-from semel.verify.world.network import Network, Wire
+from semel.verify.world.network import About, Network, OfGroup, OfId, Wire
 from semel.verify.world.node_store import NodeStore
 from semel.verify.world.slots_seen import WatchedBucket
+from semel.verify.world.troubled_calls import QUIET, CallChances, TroubledCalls
 from semel.volumes.making import MakesHere
 from semel.volumes.on_store import volumes_in
 
@@ -72,6 +74,7 @@ STRAY_SHARE: Final = 0.15
 """Of those who connect elsewhere: any node is asked."""
 STOP_S_MAX: Final = 5.0
 CACHE_BYTES: Final = 2**19
+CLOSINGS_MAX: Final = 10
 
 
 class _Node(Node):
@@ -123,6 +126,8 @@ class SimulatedNode:
         self.node: _Node | None = None
         """Once it runs."""
         self.is_in_trouble = False
+        self.is_alone = False
+        """No other node reaches it, nor it them."""
         self._life = Process(f"{self.host} {life}")
         self._cluster = cluster
         self._randomness = SeededRandomness(seed)
@@ -147,7 +152,17 @@ class SimulatedNode:
             ),
         )
         self._device_seed = f"device {seed}"
+        TroubledCalls(
+            self.broker, Random(f"calls {seed}"), lambda: cluster.call_chances, self._zombie_of
+        )
         self._life.start(self._live())
+
+    def _zombie_of(self, lane: int) -> LedBy | None:
+        """Another who has led this lane, and does not know that it does no more."""
+        for node in self._cluster.zombies_of(lane):
+            if node is not self:
+                return LedBy(Term(node.epoch_of(lane)), node.node_id, node.host, 9092)
+        return None
 
     def _volumes(self, number: int, journal: Journal) -> Volumes:
         """Of a lane that was taken: what is made for them is made in memory."""
@@ -162,7 +177,7 @@ class SimulatedNode:
     async def connect(self, host: str, port: int) -> tuple[Reader, Writer]:
         """To another node."""
         called = next((node for node in self._cluster.nodes.values() if node.host == host), None)
-        if called is None:
+        if called is None or self.is_alone or called.is_alone:
             raise ConnectionRefusedError(host)
         line = Line()
         line.wire = self._cluster.network.connect(
@@ -200,6 +215,10 @@ class SimulatedNode:
         """An exception has ended the process, or should have."""
         self._cluster.crashed(self, error)
 
+    @property
+    def life(self) -> Process:
+        return self._life
+
     # A host that clients connect to.
 
     @property
@@ -215,16 +234,32 @@ class SimulatedNode:
     def is_alive(self) -> bool:
         return self._life.is_alive
 
+    def epoch_of(self, lane: int) -> int:
+        """In which it leads the lane, as it believes; -1: it does not."""
+        led = self.broker.lanes.by_number.get(lane) if self.is_alive else None
+        return -1 if led is None else led.view.epoch
+
     @property
-    def epoch(self) -> int:
-        """In which it leads, as it believes; -1: it leads nothing."""
-        lanes = self.broker.lanes.led
-        epoch = lanes[0].view.epoch if self.is_alive and lanes else None
-        return -1 if epoch is None else epoch
+    def leads_any(self) -> bool:
+        return self.is_alive and bool(self.broker.lanes.led)
 
     def stop(self) -> None:
         """As SIGTERM does."""
         self._stopping.set()
+
+    def order_move(self, lane: int, to: "SimulatedNode") -> None:
+        """As who leads lane 0, when its owner says so."""
+        self._life.start(self._move(lane, to))
+
+    async def _move(self, lane: int, to: "SimulatedNode") -> None:
+        led = None if self.node is None else self.node.led
+        if self.node is None or led is None:
+            return
+        if lane == 0:
+            await self.node.hand_over([NodeAddress(to.node_id, to.host, 9092)])
+            return
+        with contextlib.suppress(JournalFull, NotLeaderOrFollower):
+            led.placing.place(lane, to.node_id)
 
     def freeze(self, duration_s: float) -> None:
         self._cluster.loop.freeze(self._life, duration_s)
@@ -261,6 +296,7 @@ class Cluster:
         format_: ClusterFormat,
         bucket: WatchedBucket,
     ) -> None:
+        self.lane_count = format_.lane_count
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
         self.loop = loop
@@ -270,11 +306,13 @@ class Cluster:
         self.format = format_
         self.bucket = bucket
         self.chances: Chances = BAD_DAY
+        self.call_chances: CallChances = QUIET
         self.cache_files: dict[int, CacheFiles] = {}
         """Of each machine."""
         self.nodes: dict[int, SimulatedNode] = {}
         self.counts: Counter[str] = Counter()
         self.request_count = 0
+        self._lanes_of: dict[About, int] = {}
         self._lives: list[SimulatedNode] = []
         self._tasks: list[asyncio.Task[Any]] = []
         loop.set_task_factory(self._hold)  # type: ignore[arg-type]
@@ -282,17 +320,23 @@ class Cluster:
 
     @classmethod
     async def create(
-        cls, seed: int, network: Network, history: History, node_ids: Sequence[int]
+        cls,
+        seed: int,
+        network: Network,
+        history: History,
+        node_ids: Sequence[int],
+        lane_count: int = 1,
     ) -> "Cluster":
-        bucket = WatchedBucket()
+        bucket = WatchedBucket(lane_count)
         format_ = await cluster_format.create(
             MemoryStore(bucket),
             SeededRandomness(seed),
             CONFIG.offsets_topic_num_partitions,
             CONFIG.transaction_state_log_num_partitions,
+            lane_count=lane_count,
         )
         cluster = cls(seed, network, history, format_, bucket)
-        history.note(SeveralNodes(tuple(node_ids)))
+        history.note(SeveralNodes(tuple(node_ids), lane_count))
         for node_id in node_ids:
             cluster.cache_files[node_id] = CacheFiles(f"cache {seed} {node_id}")
             cluster.start(node_id)
@@ -312,20 +356,40 @@ class Cluster:
 
     # Whom clients ask
 
-    @property
-    def leader(self) -> SimulatedNode | None:
-        """The newest of those who believe to lead."""
-        leading = [node for node in self.nodes.values() if node.epoch >= 0]
-        return max(leading, key=lambda node: node.epoch, default=None)
+    def lane_of(self, about: About) -> int:
+        """As clients know it who have asked where a partition or a coordinator is."""
+        if self.lane_count == 1 or about is None:
+            return 0
+        lane = self._lanes_of.get(about)
+        if lane is None:
+            lane = self._looked_up(about)
+            if lane is None:
+                return 0
+            self._lanes_of[about] = lane
+        return lane
 
-    @property
-    def zombies(self) -> list[SimulatedNode]:
+    def _looked_up(self, about: TopicPartition | OfGroup | OfId) -> int | None:
+        leader = self.leader_of(0)
+        if leader is None or not leader.broker.lanes.leads_catalogue:
+            return None
+        if isinstance(about, TopicPartition):
+            return leader.broker.lanes.number_of(about.topic, about.partition)
+        if isinstance(about, OfGroup):
+            return leader.broker.coordinators.lane_of_group(about.group)
+        return leader.broker.coordinators.lane_of_transactional_id(about.transactional_id)
+
+    def leader_of(self, lane: int) -> SimulatedNode | None:
+        """The newest of those who believe to lead it."""
+        leading = [node for node in self.nodes.values() if node.epoch_of(lane) >= 0]
+        return max(leading, key=lambda node: node.epoch_of(lane), default=None)
+
+    def zombies_of(self, lane: int) -> list[SimulatedNode]:
         """Those who have been fenced, and do not know."""
-        newest = self.bucket.slots_seen.epoch
-        return [node for node in self.nodes.values() if 0 <= node.epoch < newest]
+        newest = self.bucket.lanes[lane].epoch
+        return [node for node in self.nodes.values() if 0 <= node.epoch_of(lane) < newest]
 
-    def choose(self, rng: Random, zombie_share: float) -> SimulatedNode:
-        zombies, leader = self.zombies, self.leader
+    def choose(self, rng: Random, zombie_share: float, lane: int) -> SimulatedNode:
+        zombies, leader = self.zombies_of(lane), self.leader_of(lane)
         if zombies and rng.random() < zombie_share:
             self.counts["connections to zombies"] += 1
             return rng.choice(zombies)
@@ -333,11 +397,16 @@ class Cluster:
             return rng.choice(list(self.nodes.values()))
         return leader
 
-    async def serving(self) -> None:
-        """Return when somebody leads."""
-        # Nothing tells when a node leads; simulated time takes none.
-        while self.leader is None or self.leader in self.zombies:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    async def serving(self, *lanes: int) -> None:
+        """Return when somebody leads each of these, or all."""
+        for lane in lanes or range(self.lane_count):
+            # Nothing tells when a node leads; simulated time takes none.
+            while not self._is_led(lane):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    def _is_led(self, lane: int) -> bool:
+        leader = self.leader_of(lane)
+        return leader is not None and leader.epoch_of(lane) >= self.bucket.lanes[lane].epoch
 
     # Life and death
 
@@ -375,7 +444,7 @@ class Cluster:
 
     async def stop(self) -> None:
         """The leader goes, in order."""
-        leader = self.leader
+        leader = self.leader_of(0)
         if leader is not None:
             await self.stop_node(leader)
             self.start(leader.node_id)
@@ -384,12 +453,31 @@ class Cluster:
         """From here on nothing goes wrong any more."""
         bucket = self.bucket
         bucket.is_away = bucket.is_full = bucket.is_read_only = False
+        self.call_chances = QUIET
         self.set_chances(replace(CALM, latency_s_mean=0.002))
         for node_id, node in list(self.nodes.items()):
-            node.store.is_cut = node.store.has_expired = False
+            node.store.is_cut = node.store.has_expired = node.is_alone = False
             node.thaw()
             if not node.is_alive:
                 self.start(node_id)
+
+    def part(self, node: SimulatedNode) -> None:
+        """From all other nodes: nothing of what they say to each other arrives any more."""
+        node.is_alone = True
+        self.network.silence(self._is_between_nodes(node))
+
+    def lose_line(self, rng: Random) -> None:
+        """Some connection between nodes."""
+        self.network.lose_some(rng, self._is_between_nodes())
+
+    def _is_between_nodes(self, node: SimulatedNode | None = None) -> Callable[[Wire], bool]:
+        lives = {id(each.life) for each in self.nodes.values()}
+
+        def is_meant(wire: Wire) -> bool:
+            ends = {id(wire.client), id(wire.broker)}
+            return ends <= lives and (node is None or id(node.life) in ends)
+
+        return is_meant
 
     def set_chances(self, chances: Chances) -> None:
         self.chances = chances
@@ -414,5 +502,16 @@ class Cluster:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
                 suspended = task.get_coro()
                 assert isinstance(suspended, Coroutine)
-                with contextlib.suppress(RuntimeError, asyncio.CancelledError):
-                    suspended.close()
+                _close(suspended)
+
+
+def _close(suspended: Coroutine[Any, Any, Any]) -> None:
+    """What waits again for the end of others, as a group does for its tasks, is closed there."""
+    for _ in range(CLOSINGS_MAX):
+        try:
+            suspended.close()
+        except RuntimeError:
+            continue
+        except (asyncio.CancelledError, BaseExceptionGroup):
+            pass
+        return

@@ -17,7 +17,7 @@ from semel.journal.file.memory import Killed, MemoryDevice, SimulatedJob
 from semel.types import Buffer
 from semel.verify.history import Cause, ClockSet, Complaint, Died, History, OpenFailed
 from semel.verify.world.loop import Process, SeededRandomness, SimulatedClock, SimulatedLoop
-from semel.verify.world.network import Network
+from semel.verify.world.network import About, Network
 
 SYNC_DELAYS_S = (0.0, 0.0, 0.002, 0.02, 0.2)
 MOOD_COUNT = 10
@@ -206,8 +206,15 @@ class Machine:
     # A host that clients connect to, and the only one.
 
     node_id = None
+    lane_count = 1
 
-    def choose(self, rng: Random, zombie_share: float) -> "Machine":
+    def lane_of(self, about: About) -> int:
+        return 0
+
+    def epoch_of(self, lane: int) -> int:
+        return -1
+
+    def choose(self, rng: Random, zombie_share: float, lane: int) -> "Machine":
         return self
 
     @property

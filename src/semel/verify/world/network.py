@@ -8,9 +8,9 @@ import asyncio
 import enum
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from semel.types import Buffer
+from semel.types import Buffer, TopicPartition
 from semel.verify.world.loop import Process, Trace
 
 DELAY_S_MEAN = 0.0008
@@ -126,12 +126,31 @@ class Loss(enum.Enum):
     """Nothing more reaches the client, and it is not told."""
 
 
+class OfGroup(NamedTuple):
+    """What its coordinator is asked."""
+
+    group: str
+
+
+class OfId(NamedTuple):
+    """What the coordinator of a transactional id is asked."""
+
+    transactional_id: str
+
+
+About = TopicPartition | OfGroup | OfId | None
+"""What a client is about to ask of; None: anything that the controller knows."""
+
+
 class Host(Protocol):
     """Where connections are accepted."""
 
     @property
     def node_id(self) -> int | None:
         """None: there are no others that could be asked."""
+
+    def epoch_of(self, lane: int) -> int:
+        """In which it leads the lane, as it believes; -1: it does not, or it is the only one."""
 
     @property
     def process(self) -> Process | None:
@@ -141,9 +160,13 @@ class Host(Protocol):
 
 
 class Hosts(Protocol):
-    def choose(self, rng: Random, zombie_share: float) -> Host:
-        """Whom a client connects to next. `zombie_share` is how likely it asks one who believes to
-        lead and does so no more, if there is any."""
+    lane_count: int
+
+    def lane_of(self, about: About) -> int: ...
+
+    def choose(self, rng: Random, zombie_share: float, lane: int) -> Host:
+        """Whom a client connects to next that has to do with this lane. `zombie_share` is how
+        likely it asks one who believes to lead it and does so no more, if there is any."""
 
 
 class SimulatedTransport(asyncio.Transport):
@@ -327,6 +350,18 @@ class Network:
     def lose(self, wire: Wire, loss: Loss) -> None:
         self.loss_counts[loss] += 1
         wire.lose(loss)
+
+    def lose_some(self, rng: Random, is_meant: Callable[[Wire], bool]) -> None:
+        """One of those that this is true of, if there are any."""
+        meant = [wire for wire in self._wires if wire.broker.is_alive and is_meant(wire)]
+        if meant:
+            self.lose(rng.choice(meant), rng.choice(tuple(Loss)))
+
+    def silence(self, is_meant: Callable[[Wire], bool]) -> None:
+        """Nothing arrives over these any more, and nobody is told."""
+        for wire in self._of(is_meant):
+            wire.to_broker.swallow()
+            wire.to_client.swallow()
 
     def client_died(self, client: Process) -> None:
         for wire in self._of(lambda wire: wire.client is client):

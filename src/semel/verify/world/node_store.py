@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from semel.store.in_memory import MemoryStore
 from semel.store.seam import StoreAway
 from semel.types import Buffer
-from semel.verify.world.slots_seen import SLOTS
+from semel.verify.world.slots_seen import SLOTS, SlotAt, slot_of
 
 KIND_AT: Final = 5
 FENCE: Final = b"F"
@@ -17,7 +17,7 @@ DATA: Final = b"D"
 class Sent(NamedTuple):
     """An entry on its way to its slot."""
 
-    slot: int
+    at: SlotAt
     kind: bytes
 
 
@@ -28,7 +28,7 @@ class NodeStore(MemoryStore):
     async def create(self, key: str, parts: Sequence[Buffer]) -> None:
         if key.startswith(SLOTS):
             kind = b"".join(parts)[KIND_AT : KIND_AT + 1]
-            if self.loses(Sent(int(key.removeprefix(SLOTS)), kind)):
+            if self.loses(Sent(slot_of(key), kind)):
                 self.bucket.counts["entries lost on purpose"] += 1
                 await asyncio.sleep(self.chances.timeout_s)
                 raise StoreAway(key)

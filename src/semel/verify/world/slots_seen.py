@@ -6,17 +6,30 @@ by itself and knows nothing of what the nodes believe.
 
 import struct
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple
 
 from semel.store.in_memory import Bucket
 
 _HEADER = struct.Struct("<4sBc2xiii16sQQI")
-SLOTS = "j/0000/"
+SLOTS = "j/"
+LANE_DIGITS: Final = 4
 PUTS_AT_ONCE_MAX: Final = 8
 """By the rule, whatever the code says."""
 
 
+class SlotAt(NamedTuple):
+    lane: int
+    slot: int
+
+
+def slot_of(key: str) -> SlotAt:
+    lane, _, slot = key.removeprefix(SLOTS).partition("/")
+    return SlotAt(int(lane, 16), int(slot))
+
+
 class SlotsSeen:
+    """Of one lane."""
+
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
@@ -35,8 +48,7 @@ class SlotsSeen:
         """A slot is free, and one behind it is not."""
         return bool(self._ahead)
 
-    def created(self, key: str, stored: bytes) -> None:
-        slot = int(key.removeprefix(SLOTS))
+    def created(self, slot: int, stored: bytes) -> None:
         if slot < self.next_slot:
             self.counts["31 entry in a collected slot"] += 1
             return
@@ -77,18 +89,32 @@ class SlotsSeen:
 
 
 class WatchedBucket(Bucket):
-    def __init__(self) -> None:
+    def __init__(self, lane_count: int = 1) -> None:
         super().__init__()
-        self.slots_seen = SlotsSeen()
+        self.lanes = [SlotsSeen() for _ in range(lane_count)]
 
     def create(self, key: str, content: bytes) -> None:
         super().create(key, content)
         if key.startswith(SLOTS):
-            self.slots_seen.created(key, content)
+            at = slot_of(key)
+            self.lanes[at.lane].created(at.slot, content)
 
-    def stays(self, slot: int) -> bool:
+    @property
+    def violations(self) -> list[str]:
+        return [
+            f"lane {number}: {violation}"
+            for number, seen in enumerate(self.lanes)
+            for violation in seen.violations
+        ]
+
+    @property
+    def slot_counts(self) -> Counter[str]:
+        return sum((seen.counts for seen in self.lanes), Counter())
+
+    def stays(self, at: SlotAt) -> bool:
         """It is no data that counts, and so is never collected."""
-        return slot in self.slots_seen.staying
+        return at.slot in self.lanes[at.lane].staying
 
-    def was_collected(self, slot: int) -> bool:
-        return slot < self.slots_seen.next_slot and f"{SLOTS}{slot:012d}" not in self.objects
+    def was_collected(self, at: SlotAt) -> bool:
+        key = f"{SLOTS}{at.lane:0{LANE_DIGITS}x}/{at.slot:012d}"
+        return at.slot < self.lanes[at.lane].next_slot and key not in self.objects

@@ -1,0 +1,69 @@
+"""What lanes say to each other, held up and lost on the way, and said to those who led before."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from semel.broker.broker import Broker
+from semel.lane.calls import AnyCall, AnyReply, LaneAway
+from semel.lane.leader import LedBy
+
+HELD_S: Final = (0.01, 0.05, 0.05, 0.3, 0.3, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class CallChances:
+    """Of one call."""
+
+    lost: float = 0.0
+    held: float = 0.0
+    """Before it is heard."""
+    answer_lost: float = 0.0
+    answer_held: float = 0.0
+    to_zombie: float = 0.0
+    """If there is one who has led the lane that it is for, and does not know who leads it now."""
+
+
+QUIET: Final = CallChances()
+TROUBLED: Final = CallChances(0.005, 0.005, 0.005, 0.005, 0.5)
+
+
+class TroubledCalls:
+    """In the way of one process's calls."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        rng: Random,
+        chances: Callable[[], CallChances],
+        zombie_of: Callable[[int], LedBy | None],
+    ) -> None:
+        self._rng = rng
+        self._chances = chances
+        self._zombie_of = zombie_of
+        self._ask = broker.peers.ask
+        self._leader_of = broker.elsewhere.leader_of
+        broker.peers.ask = self.ask  # type: ignore[method-assign]
+        broker.elsewhere.leader_of = self.leader_of  # type: ignore[method-assign]
+
+    async def ask(self, lane: int, call: AnyCall) -> AnyReply:
+        rng, chances = self._rng, self._chances()
+        if rng.random() < chances.lost:
+            raise LaneAway("lost on the way")
+        if rng.random() < chances.held:
+            await asyncio.sleep(rng.choice(HELD_S))
+        reply = await self._ask(lane, call)
+        if rng.random() < chances.answer_held:
+            await asyncio.sleep(rng.choice(HELD_S))
+        if rng.random() < chances.answer_lost:
+            raise LaneAway("the answer was lost on the way")
+        return reply
+
+    def leader_of(self, lane: int) -> LedBy | None:
+        if self._rng.random() < self._chances().to_zombie:
+            zombie = self._zombie_of(lane)
+            if zombie is not None:
+                return zombie
+        return self._leader_of(lane)
