@@ -73,19 +73,31 @@ async def measure(address: tuple[str, int], key: bytes, worker_id: int) -> dict[
 
 def main() -> None:
     key = secrets.token_bytes(32)
-    listening = socket.create_server(("127.0.0.1", 0))
-    address = listening.getsockname()[:2]
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    address, listening = (each.getsockname()[:2] for each in sockets)
     with tempfile.TemporaryDirectory() as folder:
         worker = subprocess.Popen(
             [sys.executable, "-m", "semel", "serve", "--as-worker", "1"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            pass_fds=(listening.fileno(),),
+            pass_fds=[each.fileno() for each in sockets],
         )
         assert worker.stdin is not None
         assert worker.stdout is not None
         assignment = Assignment(
-            (1,), 1, (address,), (), 1, listening.fileno(), key, folder, False, None, (), None
+            (1,),
+            1,
+            (address,),
+            ({},),
+            1,
+            tuple(each.fileno() for each in sockets),
+            f"PLAINTEXT://127.0.0.1:{listening[1]}",
+            key,
+            folder,
+            False,
+            None,
+            (),
+            None,
         )
         worker.stdin.write(encoded(assignment))
         worker.stdin.flush()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import semel
+from semel.broker.listeners import listeners_of
 from semel.broker.options import static_config
 from semel.cli import serve
 from semel.client.admin.settings import AdminOptions
@@ -126,7 +127,8 @@ def test_the_file_of_settings_is_taken_by_a_broker(tmp_path: Path) -> None:
     assert (options.listen, options.log_format) == ("0.0.0.0:9092", "json")
     config = static_config(options)
     assert (config.num_partitions, config.log_retention_ms) == (8, 48 * 3_600_000)
-    assert config.advertised_address == ("broker-1", 9092)
+    (listener,) = listeners_of(config)
+    assert listener.advertised == ("broker-1", 9092)
 
 
 PAGES = ("README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")))

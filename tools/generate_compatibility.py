@@ -89,6 +89,12 @@ What a client sees then:
   `max.incremental.fetch.session.cache.slots` is 0.
 - Produce is advertised from version 0, as Kafka 4 does for the sake of librdkafka, but versions
   before 3 and the record formats before v2 are refused.
+- Clients sign in by SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER and, over TLS alone, PLAIN, which is
+  checked against the same users. SaslHandshake v0, behind which messages are no requests, is not
+  served. There are no GSSAPI and no delegation tokens.
+- Certificates and keys are PEM; keystores of Java's are not read.
+- A listener beyond loopback that asks nobody who they are is refused unless
+  `allow.unauthenticated=true`.
 - A request may hold at most {element_count_max:,} array elements in all (topics, partitions,
   members, …), so that a short request cannot take much memory.
 """

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from semel.broker.config import BrokerConfig, about_settings, address
+from semel.broker.config import BrokerConfig, about_settings
 from semel.broker.config_resources import ConfigSource
+from semel.broker.endpoints import address
 from semel.broker.layered_config import LayeredConfig
 from semel.broker.topic_config import TOPIC_SETTINGS, check, shown
 from semel.errors import ConfigError, InvalidConfig, InvalidRequest
@@ -50,7 +51,11 @@ def test_a_file_may_nest_or_quote_and_the_command_line_wins(tmp_path: Path) -> N
         ("num.partitions=-1", "between 1 and"),
         ("delete.topic.enable=yes", "true or false"),
         ("advertised.listeners=here", "HOST:PORT"),
-        ("advertised.listeners=SSL://here:1,PLAINTEXT://there:2", "HOST:PORT"),
+        ("listeners=127.0.0.1:1,127.0.0.1:2", "another name for each"),
+        ("listener.name.clients=PLAINTEXT", "it is listener.name.NAME.SETTING"),
+        ("listener.name.clients.num.partitions=2", "is one for all listeners"),
+        ("ssl.key.password=tulip", "arguments would show to everyone"),
+        ("ssl.keystore.type=JKS", "export the certificates as PEM"),
         ("message.max.bytes=50000000", "at least four times"),
         ("no equals sign", "NAME=VALUE"),
     ],

@@ -1,6 +1,6 @@
 """Files of properties, as Java reads them."""
 
-from semel.client.connecting.properties import parse_properties
+from semel.properties import parse_properties
 
 TEXT = r"""
 # a comment = of its own

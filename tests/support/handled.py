@@ -14,6 +14,7 @@ from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
 from semel.broker.dispatch import route
+from semel.broker.sign_in import SignIn
 from semel.cluster.session import Session
 from semel.journal.file.memory import MemoryDevice
 from semel.lane.lane import Mark
@@ -64,6 +65,7 @@ class Peer:
     told_spent: tuple[int, int, int] | None = None
     put_off_count = 0
     session: Session | None = None
+    sign_in: SignIn | None = None
 
 
 def opened(

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiokafka.protocol
 import pytest
-from kafka.protocol import admin, consumer, metadata, producer
+from kafka.protocol import admin, consumer, metadata, producer, sasl
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kio.schema.index import api_key_map
 
@@ -56,9 +56,9 @@ def classes_of(module: Any) -> dict[str, Any]:
 def requests_of_kafka_python() -> list[Any]:
     return [
         value
-        for module in (admin, consumer, metadata, producer)
+        for module in (admin, consumer, metadata, producer, sasl)
         for name, value in classes_of(module).items()
-        if name.endswith("Request")
+        if name.endswith("Request") and hasattr(value, "API_KEY")
     ]
 
 

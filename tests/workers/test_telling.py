@@ -49,7 +49,7 @@ from support.seeded_loop import elapse, run
 COUNT = 2
 KEY = OnlyKey(b"k" * 32)
 BATCH = encode_batch([Record(b"k", b"v", 1_000)])
-LEADERS = [Neighbour(1 + index, "127.0.0.1", 9092 + index, None) for index in range(COUNT)]
+LEADERS = [Neighbour(1 + index, "127.0.0.1", 9092 + index) for index in range(COUNT)]
 BROKER_SETTINGS = 4
 
 

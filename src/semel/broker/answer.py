@@ -18,6 +18,7 @@ from semel.wire.apis import Api
 from semel.wire.rights import CLUSTER_NAME, ResourceType, Right
 
 if TYPE_CHECKING:
+    from semel.broker.sign_in import SignIn
     from semel.cluster.session import Session
 
 NO_MARKS: Final[tuple[Mark, ...]] = ()
@@ -77,6 +78,8 @@ class Peer(Protocol):
     """A Produce was refused on it, as another node leads."""
     session: "Session | None"
     """With another node of the cluster, if that is who has connected."""
+    sign_in: "SignIn | None"
+    """Where the client signs in, if it came to a listener where that is asked for."""
 
 
 class Call:

@@ -18,11 +18,14 @@ class Assignment(msgspec.Struct, frozen=True):
     own_id: int
     addresses: tuple[tuple[str, int], ...]
     """Where the workers reach each other, in the order of their ids."""
-    advertised: tuple[tuple[str, int], ...]
-    """Where clients find them; none if that is where they found one of them."""
+    advertised: tuple[dict[str, tuple[str, int]], ...]
+    """Where clients find each of them, by the names of listeners."""
     lane_count: int
-    listening: int
-    """The socket, which lives as long as the parent: who connects meanwhile waits in it."""
+    sockets: tuple[int, ...]
+    """At the first other workers call, at the others clients, by the order of the listeners. They
+    live as long as the parent: who connects meanwhile waits in them."""
+    listeners: str
+    """The setting, as it is for this worker."""
     key: bytes
     """By which they know each other."""
     folder: str
@@ -35,14 +38,10 @@ class Assignment(msgspec.Struct, frozen=True):
 
     def neighbours(self) -> tuple[Neighbour, ...]:
         """All workers, in the order of their ids."""
-        advertised: tuple[tuple[str, int] | None, ...] = self.advertised
         return tuple(
-            Neighbour(node_id, *address, shown)
-            for node_id, address, shown in zip(
-                self.node_ids,
-                self.addresses,
-                advertised or (None,) * len(self.addresses),
-                strict=True,
+            Neighbour(node_id, *address, advertised)
+            for node_id, address, advertised in zip(
+                self.node_ids, self.addresses, self.advertised, strict=True
             )
         )
 

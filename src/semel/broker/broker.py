@@ -30,7 +30,7 @@ from semel.broker.led_lanes import CONTROLLER, LedLanes
 from semel.broker.lines import Lines
 from semel.broker.metering import Metering
 from semel.broker.metrics import Metrics
-from semel.broker.neighbour import Neighbour
+from semel.broker.neighbour import NOT_ADVERTISED, Advertised, Neighbour
 from semel.broker.nodes import Nodes
 from semel.broker.peers import Peers
 from semel.broker.server import Server
@@ -113,6 +113,7 @@ class Broker:
         shared: Shared | None = None,
         tiering: "Tiering | None" = None,
         workers: Workers | None = None,
+        advertised: Advertised = NOT_ADVERTISED,
     ) -> None:
         """Opens a lane on each device and replays it: all there are, or those of this one of the
         `workers`. Raises NewerFormat, CorruptJournal or FolderInUse, and ConfigError.
@@ -150,7 +151,7 @@ class Broker:
         self.elsewhere = Elsewhere(config.node_id)
         self.nodes = Nodes(
             config.node_id,
-            config.advertised_address,
+            advertised,
             self.lanes,
             self.elsewhere,
             clock,
@@ -478,8 +479,7 @@ class Broker:
         lane = self.lanes.by_number.get(number)
         if lane is None:
             return self.elsewhere.leader_of(number)
-        host, port = self._static_config.advertised_address or ("", 0)
-        return LedBy(lane.view.epoch, self._static_config.node_id, host, port)
+        return LedBy(lane.view.epoch, self._static_config.node_id, "", 0)
 
     def hear_of_leader(self, leader: LedBy, lane: int = CONTROLLER) -> None:
         """Another says that it leads, sooner than lane 0 does here."""
@@ -561,6 +561,9 @@ class Broker:
             lane.configure(self._lane_settings)
 
     # What handlers ask
+
+    def random_bytes(self, size: int) -> bytes:
+        return self._randomness.token_bytes(size)
 
     @property
     def connection_count(self) -> int:

@@ -14,14 +14,15 @@ from typing import Any, Final, NamedTuple, Self
 
 from semel.access.principal import Principal
 from semel.access.rights import super_users
+from semel.broker.endpoints import endpoints
 from semel.errors import ConfigError
+from semel.references import dereferenced, is_reference
 from semel.spelling import SHOWN_MAX, unknown_name
 from semel.store.prices import S3_PRICES, PriceList
 
 # What is an option of `semel serve` by itself, by the names that one may look for it under.
 _OPTIONS = {
     "listen": "--listen HOST:PORT",
-    "listeners": "--listen HOST:PORT",
     "advertise": "--advertise HOST:PORT",
     "data": "--data DIR",
     "log.dir": "--data DIR",
@@ -34,22 +35,30 @@ _OPTIONS = {
 OPTIONS_TABLE: Final = "serve"
 """The table of a file that holds options of `semel serve`, without their dashes."""
 
-_TEXTS = frozenset({"advertised_listeners", "store_prices", "authorizer_class_name", "super_users"})
-"""Settings that are no list."""
-
-PROTOCOL = "PLAINTEXT://"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """Kafka's name for the way in which rules are read here."""
 DETECTION_MS_MAX_OF_ACCESS = 9_000
 """A leader finds out whether it still leads three times as often, and what it says of access counts
 for five seconds."""
-PORT_MAX = 65535
+OF_LISTENER = "listener.name."
+"""Before the name of a listener in small letters, and a setting that is to hold there alone."""
 DELETE = "delete"
 """The cleanup policy that keeps records for a time, or so many bytes of them."""
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+_REFERENCES = ({"file"}, {"env"})
+"""Tables that say where a value stands."""
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,30}")
+
+
+class Secret(str):
+    """Shown to nobody."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'…'" if self else "''"
 
 
 def _setting(
@@ -59,19 +68,196 @@ def _setting(
     least: int = 0,
     most: int = INT64_MAX,
     is_fixed: bool = False,
+    one_of: tuple[str, ...] = (),
+    is_text: bool = False,
+    of_listeners: bool = False,
 ) -> Any:
-    """A fixed one holds as long as the broker runs; all others count as soon as they are set."""
-    metadata = {"about": about, "least": least, "most": most, "is_fixed": is_fixed}
+    """A fixed one holds as long as the broker runs; all others count as soon as they are set. One
+    of listeners may be another for each, behind `listener.name.NAME.`."""
+    metadata = {
+        "about": about,
+        "least": least,
+        "most": most,
+        "is_fixed": is_fixed or of_listeners,
+        "one_of": one_of,
+        "is_text": is_text or bool(one_of) or isinstance(default, Secret),
+        "of_listeners": of_listeners,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig:
     node_id: int = _setting(1, "The broker's number in Metadata.", most=INT32_MAX, is_fixed=True)
+    listeners: str = _setting(
+        "",
+        "Where to listen, as NAME://HOST:PORT, separated by commas; empty: PLAINTEXT on "
+        "127.0.0.1:9092. `--listen` is a short form of it.",
+        is_fixed=True,
+        is_text=True,
+    )
     advertised_listeners: str = _setting(
         "",
-        "HOST:PORT under which clients find the broker; empty: the address that each came to.",
+        "Where clients find these listeners, as NAME://HOST:PORT; HOST:PORT alone is for the only "
+        "one. Those that are not named: the address that each client came to.",
         is_fixed=True,
+        is_text=True,
+    )
+    listener_security_protocol_map: str = _setting(
+        "",
+        "How listeners are secured, as NAME:PROTOCOL, separated by commas: PLAINTEXT, SSL, "
+        "SASL_PLAINTEXT or SASL_SSL. Those that are called as a protocol need not be named.",
+        is_fixed=True,
+        is_text=True,
+    )
+    inter_broker_listener_name: str = _setting(
+        "",
+        "The listener at which nodes on a store find each other; empty: the first.",
+        is_fixed=True,
+        is_text=True,
+    )
+    allow_unauthenticated: bool = _setting(
+        default=False,
+        about="Let everybody in who reaches a listener beyond this machine that asks nobody who "
+        "they are.",
+        of_listeners=True,
+    )
+    ssl_keystore_location: str = _setting(
+        "",
+        "A PEM file with the certificate of the listener, those that lead to its root, and the "
+        "key. It is read anew when it changes, and upon SIGHUP.",
+        is_text=True,
+        of_listeners=True,
+    )
+    ssl_keystore_type: str = _setting(
+        "PEM", "The only type there is.", one_of=("PEM",), of_listeners=True
+    )
+    ssl_key_location: str = _setting(
+        "",
+        "A PEM file with the key, if it does not stand beside the certificate.",
+        is_text=True,
+        of_listeners=True,
+    )
+    ssl_key_password: str = _setting(
+        Secret(),
+        "What the key is encrypted with: { file = PATH } or { env = NAME }.",
+        of_listeners=True,
+    )
+    ssl_truststore_location: str = _setting(
+        "",
+        "A PEM file of those who may have signed the certificates of clients, and of other nodes.",
+        is_text=True,
+        of_listeners=True,
+    )
+    ssl_truststore_type: str = _setting(
+        "PEM", "The only type there is.", one_of=("PEM",), of_listeners=True
+    )
+    ssl_client_auth: str = _setting(
+        "none",
+        "Whether clients show a certificate: required, requested or none.",
+        one_of=("none", "requested", "required"),
+        of_listeners=True,
+    )
+    ssl_principal_mapping_rules: str = _setting(
+        "DEFAULT",
+        "What a client is called by the name in its certificate: RULE:pattern/replacement/ with L "
+        "or U behind it, the first that fits, or DEFAULT.",
+        is_text=True,
+        of_listeners=True,
+    )
+    ssl_enabled_protocols: str = _setting(
+        "TLSv1.2,TLSv1.3", "Versions of TLS.", is_text=True, of_listeners=True
+    )
+    ssl_endpoint_identification_algorithm: str = _setting(
+        "https",
+        "How nodes check where their calls arrive: https, or empty to take the certificate of any "
+        "host.",
+        is_text=True,
+        of_listeners=True,
+    )
+    sasl_enabled_mechanisms: str = _setting(
+        "SCRAM-SHA-256,SCRAM-SHA-512",
+        "How clients may sign in: SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, and over TLS PLAIN.",
+        is_text=True,
+        of_listeners=True,
+    )
+    sasl_server_max_receive_size: int = _setting(
+        64 * 2**10,
+        "Bytes that a client may send before it has signed in.",
+        least=4096,
+        most=2**20,
+        of_listeners=True,
+    )
+    connections_max_reauth_ms: int = _setting(
+        0,
+        "After this time a client has to sign in again; 0: when its token has expired.",
+        of_listeners=True,
+    )
+    connection_failed_authentication_delay_ms: int = _setting(
+        100, "A sign-in that failed is answered after this time.", most=10_000, is_fixed=True
+    )
+    signin_timeout_ms: int = _setting(
+        10_000,
+        "So long a client may take for a TLS handshake and to sign in.",
+        least=100,
+        most=600_000,
+        is_fixed=True,
+    )
+    signin_max_connections: int = _setting(
+        1000,
+        "Connections on which nobody has signed in yet; the oldest makes room for the next.",
+        least=1,
+        is_fixed=True,
+    )
+    signin_max_connections_per_ip: int = _setting(
+        20, "The same of one address; more are closed at once.", least=1, is_fixed=True
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str = _setting(
+        "",
+        "Where the keys are found that tokens are signed with: https://… or file:///PATH.",
+        is_text=True,
+        of_listeners=True,
+    )
+    sasl_oauthbearer_expected_audience: str = _setting(
+        "",
+        "Whom a token has to be for; one of several, separated by commas.",
+        is_text=True,
+        of_listeners=True,
+    )
+    sasl_oauthbearer_expected_issuer: str = _setting(
+        "", "Who has to have given a token.", is_text=True, of_listeners=True
+    )
+    sasl_oauthbearer_sub_claim_name: str = _setting(
+        "sub", "What of a token says who it is.", is_text=True, of_listeners=True
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = _setting(
+        30, "So far the clock of who gives tokens may go wrong.", most=3600, of_listeners=True
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = _setting(
+        3_600_000, "The keys are read anew after this time.", least=1000, of_listeners=True
+    )
+    https_ca_location: str = _setting(
+        "",
+        "A PEM file of those who may have signed the certificate of where the keys are found.",
+        is_text=True,
+        of_listeners=True,
+    )
+    proxy_protocol_from: str = _setting(
+        "",
+        "Addresses of proxies that say by PROXY protocol v2 for whom they connect, as "
+        "10.0.0.0/24, separated by commas.",
+        is_text=True,
+        of_listeners=True,
+    )
+    initial_users: str = _setting(
+        "",
+        'A TOML file of users and their passwords, as ana = "…". Those that there are not are '
+        "made at the start, and when the broker comes to lead.",
+        is_fixed=True,
+        is_text=True,
+    )
+    max_connections_per_ip: int = _setting(
+        INT32_MAX, "Connections of one address; more are closed at once.", least=1, most=INT32_MAX
     )
     num_partitions: int = _setting(
         1, "Partitions of a topic whose creator names no number.", least=1, most=100_000
@@ -281,6 +467,7 @@ class BrokerConfig:
         "What the store costs, in US dollars, by which metrics show the cost of a month: put, get, "
         "list and delete for 1,000 requests, gb_month to keep 10^9 bytes, gb_read to read them.",
         is_fixed=True,
+        is_text=True,
     )
     store_cache_bytes: int = _setting(
         2**30,
@@ -304,17 +491,22 @@ class BrokerConfig:
         "",
         f"Switches access control on: {AUTHORIZER}. Without it everybody may do everything.",
         is_fixed=True,
+        is_text=True,
     )
     super_users: str = _setting(
         "",
         "Who may do everything whatever the access list says, as in User:ann;User:bob.",
         is_fixed=True,
+        is_text=True,
     )
     allow_everyone_if_no_acl_found: bool = _setting(
         default=False,
         about="What no rule of the access list applies to may be done by everybody.",
         is_fixed=True,
     )
+
+    by_listener: tuple[tuple[str, str, object], ...] = ()
+    """What was set for one listener alone: its name in small letters, the field, and its value."""
 
     def __post_init__(self) -> None:
         self._check_access()
@@ -353,34 +545,46 @@ class BrokerConfig:
         if file is not None:
             told = _read_toml(file)
             told.pop(OPTIONS_TABLE, None)
-            values.update(_flatten(told))
+            values.update(_flatten(told, file.parent))
         for text in settings:
             name, equals, value = text.partition("=")
             if not equals:
                 raise ConfigError(f"{text!r} is not of the form NAME=VALUE")
+            _check_is_no_secret(name.strip(), value)
             values[name.strip()] = value.strip()
         return cls.from_values(values)
 
     @classmethod
     def from_values(cls, values: Mapping[str, object]) -> Self:
-        known = {setting_name(field): field for field in dataclasses.fields(cls)}
+        known = _by_name(cls)
         chosen: dict[str, Any] = {}
+        by_listener: list[tuple[str, str, object]] = []
         for name, value in _in_ms(values).items():
-            if name not in known:
-                raise ConfigError(_unknown(name, known))
-            chosen[known[name].name] = _parse(known[name], value)
-        return cls(**chosen)
+            listener_name, own_name = _of_listener(name)
+            if own_name not in known:
+                raise ConfigError(_unknown(own_name, known))
+            field = known[own_name]
+            parsed = _parse(field, _dereferenced(name, value))
+            if not listener_name:
+                chosen[field.name] = parsed
+            elif field.metadata["of_listeners"]:
+                by_listener.append((listener_name, field.name, parsed))
+            else:
+                raise ConfigError(f"{name}: {own_name} is one for all listeners")
+        return cls(**chosen, by_listener=tuple(by_listener))
 
-    @property
-    def advertised_address(self) -> tuple[str, int] | None:
-        """None: the address that each client came to."""
-        return address(self.advertised_listeners) if self.advertised_listeners else None
+    def for_listener(self, name: str) -> Self:
+        """As it is for whoever comes to this one."""
+        of_it: dict[str, Any] = {
+            field: value for of, field, value in self.by_listener if of == name.lower()
+        }
+        return dataclasses.replace(self, **of_it) if of_it else self
 
     def shown(self) -> dict[str, str]:
         """Every setting by its Kafka name, as DescribeConfigs shows it."""
         return {
-            setting_name(field): text_of(getattr(self, field.name))
-            for field in dataclasses.fields(self)
+            name: "" if isinstance(field.default, Secret) else text_of(getattr(self, field.name))
+            for name, field in _by_name(type(self)).items()
         }
 
 
@@ -388,25 +592,46 @@ def changed(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
     """With other values for these settings. Raises ConfigError."""
     if not values:
         return config
-    known = {setting_name(field): field for field in dataclasses.fields(config)}
+    known = _by_name(BrokerConfig)
     chosen: dict[str, Any] = {
         known[name].name: _parse(known[name], value) for name, value in values.items()
     }
     return dataclasses.replace(config, **chosen)
 
 
-def address(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, with an IPv6 host in brackets; as Kafka has it, with `PLAINTEXT://` before."""
-    host, colon, port = text.removeprefix(PROTOCOL).rpartition(":")
-    is_port = port.isdecimal() and int(port) <= PORT_MAX
-    if not colon or not is_port or "/" in host or "," in host:
-        raise ConfigError(f"{text!r} is not of the form HOST:PORT")
-    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+def _by_name(config: type[BrokerConfig]) -> dict[str, "dataclasses.Field[Any]"]:
+    return {setting_name(field): field for field in dataclasses.fields(config) if field.metadata}
 
 
-def listener(host: str, port: int) -> str:
-    """As Kafka writes an address in its settings."""
-    return f"{PROTOCOL}[{host}]:{port}" if ":" in host else f"{PROTOCOL}{host}:{port}"
+def _of_listener(name: str) -> tuple[str, str]:
+    """The listener that a setting is for, and its name; no listener if it is for all."""
+    if not name.startswith(OF_LISTENER):
+        return "", name
+    listener_name, dot, rest = name.removeprefix(OF_LISTENER).partition(".")
+    if not dot or not listener_name:
+        raise ConfigError(f"{name}: it is {OF_LISTENER}NAME.SETTING")
+    return listener_name.lower(), rest
+
+
+def _check_is_no_secret(name: str, value: str) -> None:
+    """Arguments of a command are seen by everyone on the machine."""
+    field = _by_name(BrokerConfig).get(_of_listener(name)[1])
+    if field is None or not isinstance(field.default, Secret):
+        return
+    if value and not is_reference(value):
+        raise ConfigError(
+            f"{name} is a secret, which arguments would show to everyone on this machine: give it "
+            f"as '{name}=${{env:NAME}}' or '{name}=${{file:PATH}}', or in the file of --config"
+        )
+
+
+def _dereferenced(name: str, value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return dereferenced(value)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
@@ -423,19 +648,21 @@ class SettingDescription(NamedTuple):
     """Whether it holds as long as the broker runs."""
     least: int
     most: int
+    is_secret: bool = False
 
 
 def about_settings() -> dict[str, SettingDescription]:
     return {
-        setting_name(field): SettingDescription(
+        name: SettingDescription(
             text_of(field.default),
             _kind(field),
             field.metadata["about"],
             field.metadata["is_fixed"],
             field.metadata["least"],
             field.metadata["most"],
+            isinstance(field.default, Secret),
         )
-        for field in dataclasses.fields(BrokerConfig)
+        for name, field in _by_name(BrokerConfig).items()
     }
 
 
@@ -444,7 +671,7 @@ def _kind(field: "dataclasses.Field[Any]") -> str:
     if isinstance(field.default, bool):
         return "boolean"
     if isinstance(field.default, str):
-        return "string" if field.name in _TEXTS else "list"
+        return "string" if field.metadata["is_text"] else "list"
     return "int" if field.metadata["most"] <= INT32_MAX else "long"
 
 
@@ -478,15 +705,8 @@ def _parse(field: "dataclasses.Field[Any]", value: object) -> object:
     name = setting_name(field)
     if isinstance(field.default, bool):
         return parse_bool(name, value)
-    if field.name == "advertised_listeners":
-        return listener(*address(str(value))) if value else ""
-    if field.name == "store_prices":
-        PriceList.parse(str(value))
-        return str(value)
-    if field.name in ("authorizer_class_name", "super_users"):
-        return _parse_access(name, str(value))
     if isinstance(field.default, str):
-        return _parse_policy(name, value)
+        return _parse_text(field, str(value).strip())
     return parse_int(name, value, field.metadata["least"], field.metadata["most"])
 
 
@@ -500,6 +720,32 @@ def _parse_access(name: str, text: str) -> str:
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from error
     return text
+
+
+def _parse_text(field: "dataclasses.Field[Any]", text: str) -> str:
+    name, one_of = setting_name(field), field.metadata["one_of"]
+    if isinstance(field.default, Secret):
+        return Secret(text)
+    if field.name == "store_prices":
+        PriceList.parse(text)
+    elif field.name in ("listeners", "advertised_listeners"):
+        return ",".join(map(str, endpoints(name, text)))
+    elif field.name in ("authorizer_class_name", "super_users"):
+        return _parse_access(name, text)
+    elif one_of:
+        return _one_of(name, text, one_of)
+    elif not field.metadata["is_text"]:
+        return _parse_policy(name, text)
+    return text
+
+
+def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
+    for each in known:
+        if text.lower() == each.lower():
+            return each
+    if known == ("PEM",):
+        raise ConfigError(f"{name}={text[:SHOWN_MAX]}: export the certificates as PEM")
+    raise ConfigError(f"{name}={text[:SHOWN_MAX]}: must be of {', '.join(known)}")
 
 
 def _parse_policy(name: str, value: object) -> str:
@@ -551,12 +797,20 @@ def _read_toml(file: Path) -> dict[str, object]:
         raise ConfigError(f"{file}: {error}") from error
 
 
-def _flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+def _flatten(table: Mapping[str, object], folder: Path, prefix: str = "") -> dict[str, object]:
     """`num.partitions = 3` in TOML is a table `num` with a key `partitions`."""
     flat: dict[str, object] = {}
     for key, value in table.items():
-        if isinstance(value, Mapping):
-            flat.update(_flatten(value, f"{prefix}{key}."))
-        else:
+        if not isinstance(value, Mapping):
             flat[prefix + key] = value
+        elif value.keys() in _REFERENCES and all(isinstance(each, str) for each in value.values()):
+            flat[prefix + key] = _reference(value, folder)
+        else:
+            flat.update(_flatten(value, folder, f"{prefix}{key}."))
     return flat
+
+
+def _reference(table: Mapping[str, str], folder: Path) -> str:
+    if "env" in table:
+        return f"${{env:{table['env']}}}"
+    return f"${{file:{folder / Path(table['file']).expanduser()}}}"

@@ -24,6 +24,7 @@ from semel.types import Buffer, Position
 if TYPE_CHECKING:
     from semel.broker.entrance import Entrance
     from semel.broker.server import Server
+    from semel.broker.sign_in import SignIn
     from semel.cluster.session import Session
 
 REPLIES_AWAITED_MAX: Final = 256
@@ -175,6 +176,7 @@ class Connection(asyncio.BufferedProtocol):
         self.put_off_count = 0
         self.was_sent_away = False
         self.session: Session | None = None
+        self.sign_in: SignIn | None = None
 
     # Called by the event loop
 

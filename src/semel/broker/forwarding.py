@@ -19,6 +19,7 @@ from semel.wire.primitives import DECODING_ERRORS
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
+    from semel.broker.sign_in import SignIn
 
 FORWARDED: Final = "semel-forwarded"
 """The client id of such a request. It is not forwarded once more: two who take each other for the
@@ -74,6 +75,7 @@ class _Asker:
     put_off_count = 0
     was_sent_away = False
     session: Session | None = None
+    sign_in: "SignIn | None" = None
 
     def __init__(self, caller: Caller, rights: Rights, listener: tuple[str, int]) -> None:
         self.caller = caller

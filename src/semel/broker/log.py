@@ -29,7 +29,15 @@ def _logger() -> "FilteringBoundLogger":
     # Imported when there is something to say: it takes a fifth of the start-up time.
     import structlog
 
-    processors: list[Processor] | None = None
+    processors: list[Processor] = [
+        structlog.processors.add_log_level,
+        structlog.dev.set_exc_info,
+        structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
+        # The other one shows the values of variables as well, of which some are passwords.
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        ),
+    ]
     if _chosen["format"] == "json":
         processors = [
             structlog.processors.add_log_level,

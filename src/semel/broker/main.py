@@ -10,14 +10,19 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from semel.broker import log
+from semel.broker.between import BETWEEN_WORKERS, OnlyNodes
 from semel.broker.broker import Broker, Storage, Workers
-from semel.broker.config import BrokerConfig, address, listener
+from semel.broker.config import BrokerConfig
+from semel.broker.endpoints import address
+from semel.broker.listeners import Listener, advertised_by, listeners_of, shown
+from semel.broker.listening import Listening
 from semel.broker.monitoring import Monitor
 from semel.broker.options import ServeOptions, fit, static_config
 from semel.broker.service_manager import ServiceManager
@@ -31,7 +36,6 @@ from semel.world import SystemClock, SystemRandomness
 if TYPE_CHECKING:
     from semel.broker.member import Member
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GC_THRESHOLD = 20_000
 """Every request makes and drops some objects; almost none of them are cycles."""
 FREED_SIZE_KEPT = 31 * 2**20
@@ -55,13 +59,14 @@ def _monitor(listening: str | None) -> Monitor | None:
 
 
 def _serve_alone(config: BrokerConfig, options: ServeOptions, monitor: Monitor | None) -> None:
+    listeners = listeners_of(config)
     if options.store is not None:
-        _run(_serve_on_store(config, options.store, options, monitor))
+        _run(_serve_on_store(config, options.store, options, listeners, monitor))
         return
     if options.journal is not None or (options.store_options and options.volumes is None):
         raise ConfigError("--journal and --store-option are about a store: name it with --store")
     if options.volumes is not None:
-        _run(_serve_tiered(config, options.volumes, options, monitor))
+        _run(_serve_tiered(config, options.volumes, options, listeners, monitor))
         return
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(data_folder(options))
@@ -76,9 +81,10 @@ def _serve_alone(config: BrokerConfig, options: ServeOptions, monitor: Monitor |
             _storage(folder, folders),
             SystemClock(),
             SystemRandomness(),
+            advertised=advertised_by(listeners),
         )
         _settle_in()
-        _run(_serve(broker, options, str(folder), monitor))
+        _run(_serve(broker, options, str(folder), listeners, monitor))
 
 
 def _serve_as_worker() -> None:
@@ -94,9 +100,7 @@ def _serve_as_worker() -> None:
     config = fit(config, is_ephemeral=not assignment.is_synced)
     leaders = assignment.neighbours()
     own = next(each for each in leaders if each.node_id == assignment.own_id)
-    if own.advertised is not None:
-        config = replace(config, advertised_listeners=listener(*own.advertised))
-    config = replace(config, node_id=own.node_id)
+    config = replace(config, node_id=own.node_id, listeners=assignment.listeners)
     folder = Path(assignment.folder)
     numbers = assignment.own_lanes()
     folders = [lane_folder(folder, number) for number in numbers]
@@ -115,6 +119,7 @@ def _serve_as_worker() -> None:
             SystemClock(),
             randomness,
             workers=workers,
+            advertised=own.advertised,
         )
 
     broker = once_free(opened)
@@ -126,19 +131,34 @@ def _serve_as_worker() -> None:
         randomness,
     )
     _settle_in()
-    options = ServeOptions(
-        listen=listener(own.host, own.port), metrics=assignment.metrics, stop_with_stdin=True
-    )
-    listening = socket.socket(fileno=assignment.listening)
+    options = ServeOptions(metrics=assignment.metrics, stop_with_stdin=True)
+    listeners = listeners_of(config)
+    between, *sockets = (socket.socket(fileno=each) for each in assignment.sockets)
 
     def begin(tasks: asyncio.TaskGroup) -> None:
         worker.begin(tasks, Lines(key, randomness, connect, tasks.create_task, PATIENCE_S))
 
     beginning = Beginning(begin, worker.may_serve, worker.knows_all)
-    serving = _serve(
-        broker, options, assignment.folder, monitor, worker=beginning, listening=listening
+    opened_sockets = OpenedSockets(sockets, between)
+    _run(
+        _serve(
+            broker,
+            options,
+            assignment.folder,
+            listeners,
+            monitor,
+            worker=beginning,
+            sockets=opened_sockets,
+        )
     )
-    _run(serving)
+
+
+class OpenedSockets(NamedTuple):
+    """Of a worker, which another process holds."""
+
+    of_listeners: Sequence[socket.socket]
+    between: socket.socket
+    """At which the other workers call."""
 
 
 class Beginning(NamedTuple):
@@ -166,15 +186,23 @@ def _run(serving: Coroutine[Any, Any, None]) -> None:
 
 
 async def _serve_on_store(
-    config: BrokerConfig, url: str, options: ServeOptions, monitor: Monitor | None
+    config: BrokerConfig,
+    url: str,
+    options: ServeOptions,
+    listeners: Sequence[Listener],
+    monitor: Monitor | None,
 ) -> None:
+    if len(listeners) > 1:
+        raise ConfigError(
+            "a node on a store has one listener, at which clients and other nodes find it"
+        )
     if options.node_id is None:
         raise ConfigError("--store needs --node-id N, a number that no other node has")
     # What speaks to stores is needed by those alone who have one.
     from semel.broker.lane_volumes import disk_cache, work_folder
     from semel.broker.member import joined
     from semel.cluster.opening import ClusterSettings
-    from semel.store.settings import shown
+    from semel.store.settings import shown as shown_url
 
     settings = ClusterSettings.of(
         url, options.store_options, options.journal, is_ephemeral=options.ephemeral
@@ -184,13 +212,19 @@ async def _serve_on_store(
         cache = None
         if options.cache is not None and config.store_cache_bytes:
             cache = disk_cache(folder, config.store_cache_bytes)
-        async with joined(settings, config, clock, randomness, folder, cache) as member:
+        async with joined(
+            settings, config, clock, randomness, folder, cache, advertised_by(listeners)
+        ) as member:
             _settle_in()
-            await _serve(member.broker, options, shown(url), monitor, member)
+            await _serve(member.broker, options, shown_url(url), listeners, monitor, member)
 
 
 async def _serve_tiered(
-    config: BrokerConfig, url: str, options: ServeOptions, monitor: Monitor | None
+    config: BrokerConfig,
+    url: str,
+    options: ServeOptions,
+    listeners: Sequence[Listener],
+    monitor: Monitor | None,
 ) -> None:
     if options.ephemeral:
         raise ConfigError("--volumes keeps data for good, and --ephemeral nothing: choose one")
@@ -201,13 +235,14 @@ async def _serve_tiered(
     from semel.broker.lane_volumes import disk_cache, work_folder
     from semel.store.blocks import NO_CACHE, BlockCache
     from semel.store.opening import open_store
-    from semel.store.settings import BUCKETS, StoreSettings, shown
+    from semel.store.settings import BUCKETS, StoreSettings
+    from semel.store.settings import shown as shown_url
     from semel.volumes.tiering import Tiering
 
     folder = options.data
     if urlsplit(url).scheme not in BUCKETS:
         known = ", ".join(f"{scheme}://" for scheme in sorted(BUCKETS))
-        raise ConfigError(f"{shown(url)}: volumes lie in a store at one of {known}")
+        raise ConfigError(f"{shown_url(url)}: volumes lie in a store at one of {known}")
     store = open_store(StoreSettings.of(url, options.store_options), Random())
     randomness = SystemRandomness()
     with work_folder(options.cache) as cache_folder:
@@ -223,6 +258,7 @@ async def _serve_tiered(
                 SystemClock(),
                 randomness,
                 tiering=tiering,
+                advertised=advertised_by(listeners),
             )
             try:
                 # Who has the folder may say so.
@@ -231,8 +267,8 @@ async def _serve_tiered(
                 await broker.stop()
                 raise
             _settle_in()
-            log.info("old data lies in a store", volumes=shown(url))
-            await _serve(broker, options, str(folder), monitor)
+            log.info("old data lies in a store", volumes=shown_url(url))
+            await _serve(broker, options, str(folder), listeners, monitor)
         finally:
             await store.close()
 
@@ -241,12 +277,12 @@ async def _serve(
     broker: Broker,
     options: ServeOptions,
     place: str,
+    listeners: Sequence[Listener],
     monitor: Monitor | None,
     member: "Member | None" = None,
     worker: "Beginning | None" = None,
-    listening: socket.socket | None = None,
+    sockets: OpenedSockets | None = None,
 ) -> None:
-    """`listening` is there already where another process holds it."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_exception)
     stopped = asyncio.Event()
@@ -254,40 +290,44 @@ async def _serve(
     _heed_end(options, loop, stopped)
     if monitor is not None:
         monitor.opened(stopped)
-    host, port = address(options.listen)
     try:
         async with asyncio.TaskGroup() as tasks:
-            await broker.start(tasks)
+            server = await broker.start(tasks)
+            listening = Listening(broker, server, listeners, SystemClock())
+            loop.add_signal_handler(signal.SIGHUP, listening.reload)
             if worker is not None:
                 worker.begin(tasks)
                 await _either(worker.may_serve, stopped)
-            with naming(options.listen):
-                if listening is None:
-                    server = await loop.create_server(
-                        broker.connection, host, port, backlog=BACKLOG, reuse_address=True
-                    )
-                else:
-                    server = await loop.create_server(
-                        broker.connection, sock=listening, backlog=BACKLOG
-                    )
+            between = None
+            if sockets is not None:
+                between = await loop.create_server(
+                    partial(broker.connection, BETWEEN_WORKERS, OnlyNodes(server)),
+                    sock=sockets.between,
+                    backlog=BACKLOG,
+                )
+            await listening.begin(None if sockets is None else sockets.of_listeners)
             try:
-                found = server.sockets[0].getsockname()[:2]
-                node = None if member is None else member.node(found)
+                node = (
+                    None if member is None else member.node(listening.for_nodes, listening.connect)
+                )
+                if listening.is_watched:
+                    tasks.create_task(listening.watch())
                 if node is not None:
                     tasks.create_task(node.run())
                 if worker is not None:
                     await _either(worker.is_ready, stopped)
                 if monitor is not None:
                     monitor.serving(broker, node)
-                _announce(found, monitor, place)
+                _announce(listening, monitor, place)
                 manager.ready(f"serving {place}")
                 await stopped.wait()
                 manager.stopping()
                 if node is not None:
                     await node.leave()
             finally:
-                # Not waited for: since Python 3.12 that would be until the last client has gone.
-                server.close()
+                listening.close()
+                if between is not None:
+                    between.close()
             broker.close()
             _end_tasks()
     except* _Stopped:
@@ -332,18 +372,19 @@ def _log_exception(loop: asyncio.AbstractEventLoop, details: dict[str, Any]) -> 
     log.error(details["message"], exc_info=details.get("exception"))
 
 
-def _announce(listening: tuple[str, int], monitor: Monitor | None, place: str) -> None:
-    host, port = listening
-    if host not in LOOPBACK:
-        log.warning(
-            "anyone who can reach this address can read and write: there is no authentication yet",
-            listen=f"{host}:{port}",
-        )
+def _announce(listening: Listening, monitor: Monitor | None, place: str) -> None:
+    for each in listening.listeners:
+        if each.is_open_to_all:
+            log.warning(
+                "anyone who can reach this listener can read and write: it asks nobody who they "
+                "are, as allow.unauthenticated says",
+                listener=each.name,
+            )
     if monitor is not None:
         metrics_host, metrics_port = monitor.address
         log.info("metrics", address=f"http://{metrics_host}:{metrics_port}/metrics")
-    shown = f"[{host}]" if ":" in host else host
-    say(f"Semel is ready on {shown}:{port}, data in {place}\n")
+    where = shown(listening.listeners, listening.addresses)
+    say(f"Semel is ready on {where}, data in {place}\n")
 
 
 def _storage(folder: Path, lane_folders: Sequence[Path]) -> Storage:

@@ -9,9 +9,11 @@ from pathlib import Path
 from semel.broker.broker import Broker, Shared, Storage
 from semel.broker.cluster_metrics import rates
 from semel.broker.config import BrokerConfig
+from semel.broker.endpoints import Address
 from semel.broker.lane_settings import lane_settings
 from semel.broker.lane_volumes import LaneVolumes
-from semel.cluster.channel import connect
+from semel.broker.neighbour import NOT_ADVERTISED, Advertised
+from semel.cluster.channel import Connect
 from semel.cluster.format import ClusterFormat
 from semel.cluster.messages import About
 from semel.cluster.node import Node, slot_settings
@@ -49,10 +51,11 @@ class Member:
         self._randomness = randomness
         self._version = metadata.version("semel")
 
-    def node(self, listening: tuple[str, int]) -> Node:
-        """Whose life is the broker's. Raises ConfigError if nobody could be told where it is."""
+    def node(self, address: Address, connect: Connect) -> Node:
+        """Whose life is the broker's, where other nodes find it. Raises ConfigError if nobody could
+        be told where it is."""
         config = self._config
-        host, port = config.advertised_address or listening
+        host, port = address
         if host in EVERYWHERE:
             raise ConfigError(
                 f"{host} is no address at which others find this node: name one with --advertise"
@@ -81,6 +84,7 @@ async def joined(
     randomness: Randomness,
     folder: Path,
     cache: DiskCache | None = None,
+    advertised: Advertised = NOT_ADVERTISED,
 ) -> AsyncIterator[Member]:
     """A broker that leads nothing yet, and may do in this folder what it likes. Raises
     ClusterRefused, NewerFormat, UnfitStore, StoreAway, StoreRefused and ConfigError."""
@@ -109,6 +113,7 @@ async def joined(
                 store=_counted_from_now(store),
                 volumes=LaneVolumes(store, folder, randomness, cache),
             ),
+            advertised=advertised,
         )
         yield Member(broker, store, cluster, timing, config, randomness)
 

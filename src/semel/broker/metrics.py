@@ -33,6 +33,8 @@ class Metrics:
         self.requests_failed = 0
         self.connections_accepted = 0
         self.connections_refused = 0
+        self.sign_ins = 0
+        self.sign_ins_refused = 0
         self.batches_refused = 0
         self.batches_duplicate = 0
         self.bytes_in = 0
@@ -164,8 +166,15 @@ class Collector:
             "semel_connections_accepted", "Connections accepted.", metrics.connections_accepted
         )
         yield counter(
-            "semel_connections_refused", "Connections over the limit.", metrics.connections_refused
+            "semel_connections_refused",
+            "Connections over a limit, or without the TLS that was asked for.",
+            metrics.connections_refused,
         )
+        for name, about, count in (
+            ("semel_sign_ins", "Clients that have signed in.", metrics.sign_ins),
+            ("semel_sign_ins_refused", "Sign-ins that were refused.", metrics.sign_ins_refused),
+        ):
+            yield counter(name, about, count)
         throttled = CounterMetricFamily(
             "semel_throttled", "Requests and connections over a quota.", labels=["quota"]
         )

@@ -12,7 +12,7 @@ from typing import Final
 from semel.broker.answer import Call
 from semel.broker.elsewhere import Elsewhere
 from semel.broker.led_lanes import LedLanes
-from semel.broker.neighbour import Neighbour
+from semel.broker.neighbour import Advertised, Neighbour
 from semel.lane.leader import LedBy, NodeAddress
 from semel.world import Clock
 
@@ -45,7 +45,7 @@ class Nodes:
     def __init__(
         self,
         own_id: int,
-        advertised: tuple[str, int] | None,
+        advertised: Advertised,
         lanes: LedLanes,
         elsewhere: Elsewhere,
         clock: Clock,
@@ -69,7 +69,7 @@ class Nodes:
 
     def address_for(self, call: Call) -> tuple[str, int]:
         """Where this client finds this node: the address it came to, unless one is advertised."""
-        return self._advertised or call.peer.listener
+        return _found(self._advertised, call, call.peer.listener[1])
 
     def live_for(self, call: Call) -> list[NodeAddress]:
         """As far as is known, by their ids."""
@@ -114,7 +114,7 @@ class Nodes:
     def _address_of(self, node_id: int, call: Call) -> tuple[str, int]:
         """At its own port, where this client has found this machine, unless one is advertised."""
         neighbour = self._neighbours[node_id]
-        return neighbour.advertised or (call.peer.listener[0], neighbour.port)
+        return _found(neighbour.advertised, call, neighbour.port)
 
     @property
     def ids(self) -> set[int]:
@@ -149,3 +149,9 @@ class Nodes:
         if self._lanes.leads_catalogue:
             return self._lanes.controller.view.standing_by
         return self._elsewhere.standing_by
+
+
+def _found(advertised: Advertised, call: Call, port: int) -> tuple[str, int]:
+    """Where who came to a listener finds a broker; at this port if nothing is said of that."""
+    host, port = advertised.get(call.caller.listener, ("", port))
+    return host or call.peer.listener[0], port

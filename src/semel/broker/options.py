@@ -4,14 +4,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from semel.broker.config import BrokerConfig, address, listener
+from semel.broker.config import BrokerConfig
+from semel.broker.endpoints import endpoints
 
 EPHEMERAL_SEGMENT_BYTES: Final = 16 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    listen: str = "127.0.0.1:9092"
+    listen: str | None = None
     advertise: str | None = None
     data: Path = Path("semel-data")
     ephemeral: bool = False
@@ -38,11 +39,17 @@ def static_config(options: ServeOptions) -> BrokerConfig:
     """Raises ConfigError."""
     config = BrokerConfig.from_sources(options.config, options.settings)
     config = fit(config, is_ephemeral=options.ephemeral)
-    if options.advertise:
-        config = replace(config, advertised_listeners=listener(*address(options.advertise)))
+    if options.listen is not None:
+        config = replace(config, listeners=_written("--listen", options.listen))
+    if options.advertise is not None:
+        config = replace(config, advertised_listeners=_written("--advertise", options.advertise))
     if options.node_id is not None:
         config = replace(config, node_id=options.node_id)
     return config
+
+
+def _written(option: str, text: str) -> str:
+    return ",".join(map(str, endpoints(option, text)))
 
 
 def fit(config: BrokerConfig, *, is_ephemeral: bool) -> BrokerConfig:

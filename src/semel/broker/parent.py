@@ -19,7 +19,9 @@ from typing import Final
 
 from semel.broker import log
 from semel.broker.assignment import Assignment, encoded
-from semel.broker.config import BrokerConfig, address, listener
+from semel.broker.config import BrokerConfig
+from semel.broker.endpoints import Address, Endpoint, address, written
+from semel.broker.listeners import Listener, listeners_of
 from semel.broker.options import ServeOptions, static_config
 from semel.broker.service_manager import ServiceManager
 from semel.broker.serving import BACKLOG, data_folder, naming, once_free, read_until_end, say
@@ -32,7 +34,8 @@ LIVED_S_MIN: Final = 10.0
 PAUSE_S_MIN: Final = 0.5
 PAUSE_S_MAX: Final = 10.0
 """…twice as long each time."""
-EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+BETWEEN: Final = "127.0.0.1"
+"""Where workers call each other."""
 WORKERS_MAX: Final = 64
 ATTEMPTS_MAX: Final = 50
 """To find so many free ports in a row."""
@@ -48,17 +51,29 @@ def serve_workers(options: ServeOptions) -> int:
         raise ConfigError("--workers is for lanes in a folder: not with --store or --volumes")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(data_folder(options))
+        listeners = listeners_of(config)
         once_free(lambda: stack.enter_context(held(folder)))
         once_free(lambda: add_lanes(folder, count))
-        listening = once_free(lambda: stack.enter_context(_listening(options.listen, count)))
-        parent = Parent(options, config, folder, lane_count(folder), listening)
+        listening = [
+            once_free(lambda each=each: stack.enter_context(_listening(each, count)))  # type: ignore[misc]
+            for each in listeners
+        ]
+        between = stack.enter_context(_between(count))
+        workers = list(zip(between, *listening, strict=True))
+        parent = Parent(options, config, folder, lane_count(folder), listeners, workers)
         return asyncio.run(parent.run())
 
 
 @contextlib.contextmanager
-def _listening(first: str, count: int) -> Iterator[list[socket.socket]]:
+def _between(count: int) -> Iterator[list[socket.socket]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(_bound(BETWEEN, 0)) for _ in range(count)]
+
+
+@contextlib.contextmanager
+def _listening(listener: Listener, count: int) -> Iterator[list[socket.socket]]:
     """Ports that follow each other, also where any are wanted that are free."""
-    host, port = address(first)
+    host, port = listener.host, listener.port
     for attempt in range(ATTEMPTS_MAX):
         with contextlib.ExitStack() as stack:
             try:
@@ -76,19 +91,17 @@ def _listening(first: str, count: int) -> Iterator[list[socket.socket]]:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    with naming(f"{host}:{port}"):
+    with naming(written((host, port))):
         family, *_, found = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         return socket.create_server(found[:2], family=family, backlog=BACKLOG)
 
 
-def _next(first: str | None, index: int) -> str | None:
+def _next(first: Address, index: int) -> Address:
     """The address for a worker, if this is for the first."""
-    if first is None:
-        return None
-    host, port = address(first)
-    return listener(host, port + index if port else 0)
+    host, port = first
+    return host, port + index if port else 0
 
 
 class Parent:
@@ -98,16 +111,19 @@ class Parent:
         config: BrokerConfig,
         folder: Path,
         lanes: int,
-        listening: Sequence[socket.socket],
+        listeners: Sequence[Listener],
+        sockets: Sequence[Sequence[socket.socket]],
     ) -> None:
+        """`sockets` are those of each worker: where others call, and where it listens."""
         self._options = options
         self._folder = folder
         self._lane_count = lanes
-        self._listening = listening
+        self._listeners = listeners
+        self._sockets = sockets
         self._key = secrets.token_bytes(KEY_SIZE)
-        self._node_ids = tuple(config.node_id + index for index in range(len(listening)))
+        self._node_ids = tuple(config.node_id + index for index in range(len(sockets)))
         self._processes: dict[int, Process] = {}
-        self._unready = set(range(len(listening)))
+        self._unready = set(range(len(sockets)))
         self._exit_code = 0
         self._stopping: asyncio.Event
         self._manager = ServiceManager()
@@ -120,12 +136,13 @@ class Parent:
         if self._options.stop_with_stdin:
             loop.add_reader(sys.stdin.fileno(), read_until_end, loop, self._stopping)
         async with asyncio.TaskGroup() as tasks:
-            for index in range(len(self._listening)):
+            for index in range(len(self._sockets)):
                 tasks.create_task(self._keep(index))
             await self._stopping.wait()
             self._manager.stopping()
-            for each in self._listening:
-                each.close()
+            for sockets in self._sockets:
+                for each in sockets:
+                    each.close()
             for process in self._processes.values():
                 with contextlib.suppress(ProcessLookupError):
                     process.terminate()
@@ -171,7 +188,7 @@ class Parent:
             str(self._node_ids[index]),
             stdin=PIPE,
             stdout=PIPE,
-            pass_fds=(assignment.listening,),
+            pass_fds=assignment.sockets,
         )
         self._processes[index] = process
         assert process.stdin is not None
@@ -186,37 +203,53 @@ class Parent:
         return await process.wait()
 
     def _assignment(self, index: int) -> Assignment:
-        options = self._options
-        advertised = [_next(options.advertise, each) for each in range(len(self._listening))]
+        options, own = self._options, self._sockets[index]
+        metrics = None
+        if options.metrics is not None:
+            metrics = written(_next(address(options.metrics), index))
         return Assignment(
             self._node_ids,
             self._node_ids[index],
-            tuple(_reached(each) for each in self._listening),
-            tuple(address(each) for each in advertised if each is not None),
+            tuple(sockets[0].getsockname()[:2] for sockets in self._sockets),
+            tuple(map(self._advertised, range(len(self._sockets)))),
             self._lane_count,
-            self._listening[index].fileno(),
+            tuple(each.fileno() for each in own),
+            ",".join(map(str, self._endpoints(own))),
             self._key,
             str(self._folder),
             not options.ephemeral,
             options.config,
             options.settings,
-            _next(options.metrics, index),
+            metrics,
             options.log_level,
             options.log_format,
         )
 
+    def _advertised(self, index: int) -> dict[str, Address]:
+        """At its own port, where clients have found this machine, unless an address is told for the
+        first worker."""
+        found = {}
+        for listener, each in zip(self._listeners, self._sockets[index][1:], strict=True):
+            if listener.advertised is None:
+                found[listener.name] = ("", each.getsockname()[1])
+            else:
+                found[listener.name] = _next(listener.advertised, index)
+        return found
+
+    def _endpoints(self, sockets: Sequence[socket.socket]) -> list[Endpoint]:
+        return [
+            Endpoint(listener.name, *each.getsockname()[:2])
+            for listener, each in zip(self._listeners, sockets[1:], strict=True)
+        ]
+
     def _announce(self) -> None:
-        shown = ",".join(
-            listener(*each.getsockname()[:2]).removeprefix("PLAINTEXT://")
-            for each in self._listening
-        )
-        say(f"Semel is ready on {shown}, data in {self._folder}\n")
-        self._manager.ready(f"serving {self._folder} with {len(self._listening)} workers")
-
-
-def _reached(listening: socket.socket) -> tuple[str, int]:
-    host, port = listening.getsockname()[:2]
-    return EVERYWHERE.get(host, host), port
+        endpoints = [each for sockets in self._sockets for each in self._endpoints(sockets)]
+        if len(self._listeners) == 1:
+            shown = [written((each.host, each.port)) for each in endpoints]
+        else:
+            shown = [str(each) for each in endpoints]
+        say(f"Semel is ready on {','.join(shown)}, data in {self._folder}\n")
+        self._manager.ready(f"serving {self._folder} with {len(self._sockets)} workers")
 
 
 def _reason(code: int) -> str:

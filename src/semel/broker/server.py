@@ -4,6 +4,7 @@ Replies of one connection that become ready together leave in one write.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,6 +52,7 @@ class Server:
         self._connections: dict[Connection, None] = {}
         """In the order in which they were accepted, in which they are also ended: a simulated run
         is to be the same each time."""
+        self._by_host: Counter[str] = Counter()
         self._is_closed = False
         self.full_read_count = 0
         """Reads that may have left something behind."""
@@ -84,16 +86,22 @@ class Server:
         metrics.connections_accepted += 1
         if self._is_closed:
             return False
-        is_let_in = len(
-            self._connections
-        ) <= self._broker.config.max_connections and self._broker.metering.lets_in(
-            connection.caller.host
+        host, config = connection.caller.host, self._broker.config
+        self._by_host[host] += 1
+        is_let_in = (
+            len(self._connections) <= config.max_connections
+            and self._by_host[host] <= config.max_connections_per_ip
+            and self._broker.metering.lets_in(host)
         )
         metrics.connections_refused += not is_let_in
         return is_let_in
 
     def disconnected(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        host = connection.caller.host
+        self._by_host[host] -= 1
+        if self._by_host[host] <= 0:
+            del self._by_host[host]
         self._broker.late_requests.closed(connection.number)
         for lane in self._broker.lanes.led:
             lane.waiting_room.disconnected(connection.number)
@@ -124,6 +132,11 @@ class Server:
     def refused(self, connection: Connection, reason: str) -> None:
         self._broker.metrics.requests_malformed += 1
         self._closings.note(connection.client_host, reason, self.loop.time())
+
+    def turned_away(self, client_host: str, reason: str) -> None:
+        """Before it could send a request."""
+        self._broker.metrics.connections_refused += 1
+        self._closings.note(client_host, reason, self.loop.time())
 
     def tell_of_closings(self) -> None:
         self._closings.tell(self.loop.time())

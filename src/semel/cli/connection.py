@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from semel.client.connecting.address import BOOTSTRAP_SERVERS_VARIABLE, named_bootstrap_servers
-from semel.client.connecting.properties import read_properties, read_text
 from semel.client.connecting.security_settings import (
     NAMES_OF_LIBRDKAFKA,
     SECURITY_SETTINGS,
@@ -27,6 +26,7 @@ from semel.client.connecting.security_settings import (
     security_from,
 )
 from semel.errors import ConfigError
+from semel.properties import read_properties, read_text
 from semel.security import Security
 from semel.spelling import unknown_name
 

@@ -83,13 +83,14 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--listen",
         metavar="HOST:PORT",
-        default="127.0.0.1:9092",
-        help="where to listen (default: %(default)s; port 0 picks a free one)",
+        help="where to listen (default: 127.0.0.1:9092; port 0 picks a free one); several with "
+        "names and protocols as SASL_SSL://0.0.0.0:9093,PLAINTEXT://127.0.0.1:9092",
     )
     add(
         "--advertise",
         metavar="HOST:PORT",
-        help="the address told to clients (default: the one they connected to)",
+        help="the address told to clients (default: the one they connected to); of several "
+        "listeners as SASL_SSL://broker.example:9093",
     )
     add(
         "--data",

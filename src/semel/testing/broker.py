@@ -46,6 +46,8 @@ class Broker:
         self._settings = dict(settings or {})
         self._arguments = tuple(arguments)
         self.port = port
+        self.ready = ""
+        """What it has said when it was: where each of its listeners is."""
         self._environment: Mapping[str, str] = {}
         self._child: Child | None = None
         self._folder: Path | None = None
@@ -85,6 +87,7 @@ class Broker:
             said = line + self._running().last_words()
             self._ended()
             raise BrokerDidNotStart(said.strip() or "the broker ended without a word")
+        self.ready = line
         self.port = int(ready["port"])
         self._folder = Path(ready["folder"])
 

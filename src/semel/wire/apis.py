@@ -92,7 +92,6 @@ class Api:
         return self.messages.encode_response_in_steps  # type: ignore[no-any-return]
 
 
-AUTHENTICATION: Final = "there is no authentication yet"
 NO_ACCESS_LISTS: Final = "SECURITY_DISABLED without `authorizer.class.name`"
 
 APIS: Final[tuple[Api, ...]] = (
@@ -117,7 +116,7 @@ APIS: Final[tuple[Api, ...]] = (
     Api(14, "SyncGroup", "sync_group", (0, 5), 4),
     Api(15, "DescribeGroups", "describe_groups", (0, 6), 5),
     Api(16, "ListGroups", "list_groups", (0, 5), 3, in_steps=True),
-    Api(17, "SaslHandshake", "sasl_handshake", (0, 1), NEVER, unserved=AUTHENTICATION),
+    Api(17, "SaslHandshake", "sasl_handshake", (1, 1), NEVER),
     Api(18, "ApiVersions", "api_versions", (0, 4), 3),
     Api(19, "CreateTopics", "create_topics", (2, 7), 5),
     Api(20, "DeleteTopics", "delete_topics", (1, 6), 4),
@@ -142,7 +141,7 @@ APIS: Final[tuple[Api, ...]] = (
     Api(32, "DescribeConfigs", "describe_configs", (1, 4), 4),
     Api(33, "AlterConfigs", "alter_configs", (0, 2), 2),
     Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 5), 2, in_steps=True),
-    Api(36, "SaslAuthenticate", "sasl_authenticate", (0, 2), 2, unserved=AUTHENTICATION),
+    Api(36, "SaslAuthenticate", "sasl_authenticate", (0, 2), 2),
     Api(37, "CreatePartitions", "create_partitions", (0, 3), 2),
     Api(42, "DeleteGroups", "delete_groups", (0, 3), 2),
     Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", (0, 1), 1),

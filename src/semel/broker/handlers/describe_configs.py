@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 from semel.broker import topic_config
 from semel.broker.altering import check_broker_name
 from semel.broker.answer import Answer, Call
-from semel.broker.config import about_settings, listener
+from semel.broker.config import about_settings
 from semel.broker.config_resources import ConfigSource, ConfigSynonym, ResourceType, name_in
+from semel.broker.endpoints import Endpoint
 from semel.broker.layered_config import ALL_BROKERS
 from semel.errors import InvalidRequest, RequestError
 from semel.wire.messages.describe_configs import (
@@ -109,9 +110,17 @@ def _broker(
     broker: "Broker", request: DescribeConfigsRequest
 ) -> list[DescribeConfigsResourceResult]:
     return [
-        _result(name, _synonyms(broker, name), request, about.kind, about.about, about.is_fixed)
+        _result(
+            name,
+            _synonyms(broker, name),
+            request,
+            about.kind,
+            about.about,
+            about.is_fixed,
+            is_secret=about.is_secret,
+        )
         for name, about in about_settings().items()
-        if name != "advertised.listeners"
+        if name not in ("advertised.listeners", "listeners")
     ]
 
 
@@ -143,10 +152,12 @@ def _surroundings(
 ) -> list[DescribeConfigsResourceResult]:
     """What is no setting of its own, under the names by which tools look for it."""
     shown = {
-        "advertised.listeners": listener(*broker.nodes.address_for(call)),
+        "advertised.listeners": str(
+            Endpoint(call.caller.listener, *broker.nodes.address_for(call))
+        ),
         "broker.id": str(broker.config.node_id),
         "inter.broker.protocol.version": PROTOCOL_VERSION,
-        "listeners": listener(*call.peer.listener),
+        "listeners": str(Endpoint(call.caller.listener, *call.peer.listener)),
         "log.dirs": broker.data_folder,
         "process.roles": "broker,controller",
     }
@@ -170,16 +181,19 @@ def _result(
     kind: str,
     about: str,
     is_fixed: bool,
+    *,
+    is_secret: bool = False,
 ) -> DescribeConfigsResourceResult:
     described = [
-        DescribeConfigsSynonym(each.name, each.value, each.source.value) for each in synonyms
+        DescribeConfigsSynonym(each.name, None if is_secret else each.value, each.source.value)
+        for each in synonyms
     ]
     return DescribeConfigsResourceResult(
         name,
-        synonyms[0].value,
+        None if is_secret else synonyms[0].value,
         is_fixed,
         synonyms[0].source.value,
-        False,
+        is_secret,
         described if request.include_synonyms else [],
         KINDS[kind],
         about if request.include_documentation else None,

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from semel.client.connecting.references import dereferenced, is_reference
 from semel.client.connecting.sasl import MECHANISMS, OAUTHBEARER
 from semel.errors import ConfigError
+from semel.references import dereferenced, is_reference
 from semel.security import PLAINTEXT, ClientCredentials, Sasl, Security, Tls, TokenSource
 from semel.spelling import unknown_name
 

@@ -12,8 +12,8 @@ import os
 import re
 from pathlib import Path
 
-from semel.client.connecting.properties import parse_properties, read_text
 from semel.errors import ConfigError
+from semel.properties import parse_properties, read_text
 
 _REFERENCE = re.compile(r"\$\{(env|file|dir):([^}:]*)(?::([^}]*))?\}")
 

@@ -1,0 +1,152 @@
+"""The certificate of a listener, and of whom it takes others: read anew when the files change.
+
+Law: connections that are open keep what they began with; what cannot be read leaves what was read
+before, and is named.
+"""
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+from semel.broker import log
+from semel.broker.config import BrokerConfig
+from semel.broker.listeners import Listener
+from semel.errors import ConfigError
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_CLIENTS: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+_JKS, _DER = b"\xfe\xed\xfe\xed", b"\x30\x82"
+
+
+class Certificates:
+    """Of one listener."""
+
+    def __init__(self, listener: Listener) -> None:
+        """Raises ConfigError."""
+        self._name = listener.name
+        self._config = listener.config
+        self._seen = _state_of(self._config)
+        self.context = server_context(self._config)
+        """For the connections that come now. Always another one: one that is changed in its place
+        may keep a certificate that its key does not belong to."""
+        self.for_nodes = client_context(self._config) if listener.is_for_nodes else None
+        """For calls to the same listener of other nodes."""
+
+    def look(self, *, was_asked: bool = False) -> None:
+        """Read them if they have changed, or somebody asks for it."""
+        found = _state_of(self._config)
+        if found == self._seen and not was_asked:
+            return
+        self._seen = found
+        try:
+            context = server_context(self._config)
+            if self.for_nodes is not None:
+                self.for_nodes = client_context(self._config)
+        except ConfigError as error:
+            log.error(
+                "a certificate cannot be used, so the one before it still is",
+                listener=self._name,
+                reason=str(error),
+            )
+            return
+        self.context = context
+        log.info("certificates were read anew", listener=self._name)
+
+
+def server_context(config: BrokerConfig) -> ssl.SSLContext:
+    """Raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _limit(context, config.ssl_enabled_protocols)
+    _load_own(context, config)
+    if config.ssl_client_auth != "none":
+        _load_trusted(context, config.ssl_truststore_location)
+    context.verify_mode = _CLIENTS[config.ssl_client_auth]
+    return context
+
+
+def client_context(config: BrokerConfig) -> ssl.SSLContext:
+    """For a node that calls another. Raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _limit(context, config.ssl_enabled_protocols)
+    _load_own(context, config)
+    if config.ssl_truststore_location:
+        _load_trusted(context, config.ssl_truststore_location)
+    else:
+        context.load_default_certs()
+    context.check_hostname = config.ssl_endpoint_identification_algorithm.lower() == "https"
+    return context
+
+
+def _limit(context: ssl.SSLContext, versions: str) -> None:
+    named = [each.strip() for each in versions.split(",") if each.strip()]
+    if not named or not all(each in _VERSIONS for each in named):
+        raise ConfigError(f"ssl.enabled.protocols={versions!r}: must be of {', '.join(_VERSIONS)}")
+    context.minimum_version = min(_VERSIONS[each] for each in named)
+    context.maximum_version = max(_VERSIONS[each] for each in named)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+
+
+def _load_own(context: ssl.SSLContext, config: BrokerConfig) -> None:
+    certificate, key = config.ssl_keystore_location, config.ssl_key_location or None
+    try:
+        # Without a password OpenSSL would ask whoever sits at the terminal.
+        context.load_cert_chain(certificate, key, config.ssl_key_password)
+    except (OSError, ValueError) as error:
+        files = certificate if key is None else f"{certificate} and {key}"
+        raise _refusal(files, [certificate, key or certificate], error) from None
+
+
+def _load_trusted(context: ssl.SSLContext, file: str) -> None:
+    try:
+        context.load_verify_locations(file)
+    except (OSError, ValueError) as error:
+        raise _refusal(file, [file], error) from None
+
+
+def _refusal(named: str, files: list[str], error: Exception) -> ConfigError:
+    """OpenSSL says what is wrong, and not with which file."""
+    if isinstance(error, FileNotFoundError):
+        missing = [each for each in files if not Path(each).exists()]
+        return ConfigError(f"{' and '.join(dict.fromkeys(missing))}: there is no such file")
+    for each in files:
+        if _begin(each).startswith((_JKS, _DER)):
+            return ConfigError(
+                f"{each} is a keystore of Java's (JKS or PKCS12), and PEM is read here: "
+                f"`keytool -importkeystore -srckeystore {each} -destkeystore all.p12 "
+                "-deststoretype PKCS12` and `openssl pkcs12 -in all.p12 -nodes -out all.pem` "
+                "make it one"
+            )
+    reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+    if reason == "KEY_VALUES_MISMATCH":
+        reason = "the key is not that of the certificate"
+    elif reason in ("BAD_DECRYPT", "BAD_PASSWORD_READ"):
+        reason = "ssl.key.password is not what the key is encrypted with"
+    return ConfigError(f"certificates cannot be read from {named}: {reason}")
+
+
+def _begin(file: str) -> bytes:
+    try:
+        with Path(file).open("rb") as opened:
+            return opened.read(4)
+    except OSError:
+        return b""
+
+
+def _state_of(config: BrokerConfig) -> tuple[object, ...]:
+    """Another value when a file is another one."""
+    found: list[object] = []
+    for file in (
+        config.ssl_keystore_location,
+        config.ssl_key_location,
+        config.ssl_truststore_location,
+    ):
+        try:
+            stat = Path(file).stat() if file else None
+        except OSError:
+            stat = None
+        found.append(stat and (stat.st_mtime_ns, stat.st_size, stat.st_ino))
+    return tuple(found)

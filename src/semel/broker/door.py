@@ -1,0 +1,240 @@
+"""What stands between the socket and a connection: whom a proxy brings, and TLS.
+
+Nothing is asked of clients of a plain listener, which do not come through here. Each connection
+gets the certificate that counts when it comes.
+"""
+
+import asyncio
+import ipaddress
+import ssl
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from semel.access.certificate_names import MappingRules
+from semel.access.principal import ANONYMOUS, USER, Caller, Principal
+from semel.broker.certificates import Certificates
+from semel.broker.listeners import Listener
+from semel.broker.proxy_header import ProxyHeader
+from semel.broker.reception import Reception, Visit
+from semel.broker.sign_in import Desk, SignIn
+from semel.broker.tls_writing import write_joined
+from semel.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from semel.broker.bearer import Keys
+    from semel.broker.connection import Connection
+    from semel.broker.entrance import Entrance
+
+EARLY_BYTES_MAX: Final = 2**20
+"""That came behind the handshake before the connection could take them: of one or two reads."""
+
+
+class Gate:
+    """Of one listener through which nobody comes unasked."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        reception: Reception,
+        listener: Listener,
+        certificates: Certificates | None,
+        keys: "Keys | None",
+    ) -> None:
+        """Raises ConfigError."""
+        self.desk = desk
+        self.reception = reception
+        self.listener = listener
+        self.certificates = certificates
+        self.keys = keys
+        self.rules = MappingRules.parse(listener.config.ssl_principal_mapping_rules)
+
+    def protocol(self) -> asyncio.BaseProtocol:
+        """For whoever connects now."""
+        return Door(self)
+
+    def is_proxy(self, host: str) -> bool:
+        proxies = self.listener.proxies
+        if not proxies:
+            return False
+        address = ipaddress.ip_address(host.partition("%")[0])
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+            address = address.ipv4_mapped
+        return any(address in each for each in proxies)
+
+    def entrance(self, visit: Visit, ssl_object: ssl.SSLObject | None) -> "Entrance":
+        """Raises ProtocolError if the client's certificate names nobody."""
+        if self.listener.protocol.has_sasl:
+            has_tls = ssl_object is not None
+            return SignIn(self.desk, self.listener, visit, self.keys, has_tls=has_tls)
+        principal = ANONYMOUS
+        certificate = None if ssl_object is None else ssl_object.getpeercert()
+        if certificate:
+            name = self.rules.name_of(certificate.get("subject", ()))  # type: ignore[arg-type]
+            if name is None:
+                raise ProtocolError("no rule of ssl.principal.mapping.rules fits a certificate")
+            principal = Principal(USER, name)
+        return Known(self, visit, Caller(principal, self.listener.name, visit.host), ssl_object)
+
+
+class Known:
+    """The entrance of somebody who has nothing more to say."""
+
+    def __init__(
+        self, gate: Gate, visit: Visit, caller: Caller, ssl_object: ssl.SSLObject | None
+    ) -> None:
+        self._gate = gate
+        self._visit = visit
+        self._caller = caller
+        self._has_tls = ssl_object is not None
+
+    def entered(self, connection: "Connection", transport: asyncio.Transport) -> None:
+        self._visit.over()
+        if self._has_tls:
+            connection.write_parts_by(partial(write_joined, transport))
+        connection.admit(self._caller)
+        if self._caller.principal != ANONYMOUS:
+            self._gate.desk.broker.audit.signed_in(self._caller, "certificate")
+
+    def left(self, connection: "Connection") -> None:
+        self._visit.over()
+
+
+class Door(asyncio.BufferedProtocol):
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._transport: asyncio.Transport
+        self._visit: Visit | None = None
+        self._header: ProxyHeader | None = None
+        self._host = ""
+        self._is_through = self._has_ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self._host = peer[0] if peer else ""
+        is_proxy = self._gate.is_proxy(self._host)
+        # What a proxy brings is counted for whom it brings.
+        visit = self._gate.reception.arrived("" if is_proxy else self._host, self._end)
+        if visit is None:
+            self._end("too many of one address are signing in")
+            return
+        self._visit = visit
+        if is_proxy:
+            self._header = ProxyHeader()
+        else:
+            self._go_on(visit)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._visit is not None and not self._is_through:
+            self._visit.over()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def _end(self, reason: str) -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._gate.desk.server.turned_away(f"/{self._host}", reason)
+        self._transport.abort()
+
+    # Whom a proxy brings
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        assert self._header is not None, "nothing is read before it is known by whom"
+        return self._header.buffer()
+
+    def buffer_updated(self, count: int) -> None:
+        assert self._header is not None
+        assert self._visit is not None
+        try:
+            if not self._header.received(count):
+                return
+            host = self._header.host
+        except ProtocolError as error:
+            self._end(str(error))
+            return
+        self._host = host or self._host
+        if self._gate.reception.is_from(self._visit, self._host):
+            self._go_on(self._visit)
+        else:
+            self._end("too many of one address are signing in")
+
+    # TLS
+
+    def _go_on(self, visit: Visit) -> None:
+        # Not before it is known who reads it.
+        self._transport.pause_reading()
+        certificates = self._gate.certificates
+        if certificates is None:
+            self._let_through(visit, self._transport, None)
+            self._transport.resume_reading()
+        else:
+            self._gate.desk.server.start_task(self._shake_hands(visit, certificates.context))
+
+    async def _shake_hands(self, visit: Visit, context: ssl.SSLContext) -> None:
+        loop, early = self._gate.reception.loop, Early()
+        try:
+            secured = await loop.start_tls(
+                self._transport,
+                early,
+                context,
+                server_side=True,
+                # The visit ends before.
+                ssl_handshake_timeout=2 * self._gate.reception.timeout_s,
+            )
+            if secured is not None and not early.is_lost:
+                self._let_through(visit, secured, early)
+        except (OSError, ProtocolError) as error:
+            self._end(f"no TLS: {getattr(error, 'reason', None) or error or 'it has gone'}")
+        except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
+            self._end("an error of our own")
+            self._gate.desk.broker.complain("a handshake failed", error)
+        finally:
+            if not self._is_through:
+                visit.over()
+
+    def _let_through(
+        self, visit: Visit, transport: asyncio.Transport, early: "Early | None"
+    ) -> None:
+        """Raises ProtocolError."""
+        said = b"" if early is None else early.taken()
+        entrance = self._gate.entrance(visit, transport.get_extra_info("ssl_object"))
+        connection = self._gate.desk.broker.connection(self._gate.listener.name, entrance)
+        self._is_through = True
+        transport.set_protocol(connection)
+        if early is not None:
+            early.successor = connection
+        connection.connection_made(transport)
+        position = 0
+        while position < len(said) and not connection.is_closing:
+            buffer = connection.get_buffer(-1)
+            part = said[position : position + len(buffer)]
+            buffer[: len(part)] = part
+            connection.buffer_updated(len(part))
+            position += len(part)
+
+
+class Early(asyncio.Protocol):
+    """Takes what comes right behind a handshake, before it is known to be over."""
+
+    def __init__(self) -> None:
+        self._taken = bytearray()
+        self.is_lost = False
+        self.successor: Connection | None = None
+
+    def data_received(self, data: bytes) -> None:
+        if len(self._taken) <= EARLY_BYTES_MAX:
+            self._taken += data
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_lost = True
+        if self.successor is not None:
+            # This was under way already.
+            self.successor.connection_lost(error)
+
+    def taken(self) -> bytes:
+        """Raises ProtocolError if it was too much."""
+        if len(self._taken) > EARLY_BYTES_MAX:
+            raise ProtocolError("too much is said before it is known by whom")
+        return bytes(self._taken)

@@ -1,0 +1,171 @@
+"""The listeners of a broker while it runs: who may pass where, certificates that change, sessions
+that end."""
+
+import asyncio
+import socket
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from semel.access.scram import Mechanism, credential
+from semel.broker import log
+from semel.broker.certificates import Certificates
+from semel.broker.door import Gate
+from semel.broker.endpoints import Address, written
+from semel.broker.listeners import OAUTHBEARER, Listener
+from semel.broker.reception import Reception
+from semel.broker.serving import BACKLOG, naming
+from semel.broker.sign_in import Desk
+from semel.cluster.channel import Reader, Writer, connect
+from semel.errors import ConfigError, JournalFull, RequestError
+from semel.lane.users import AlterUser
+from semel.world import Clock
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.server import Server
+
+LOOK_S: Final = 0.25
+"""A user who was deleted is heard of no later…"""
+LOOKS_A_CERTIFICATE: Final = 4
+"""…and after so many looks, of files that have changed."""
+SALT_SIZE: Final = 16
+
+
+class Listening:
+    def __init__(
+        self, broker: "Broker", server: "Server", listeners: Sequence[Listener], clock: Clock
+    ) -> None:
+        """Raises ConfigError."""
+        config = listeners[0].config
+        self._broker = broker
+        self.listeners = listeners
+        self._certificates: dict[str, Certificates] = {}
+        self._gates: dict[str, Gate] = {}
+        self._users = _users_of(config.initial_users)
+        self._servers: list[asyncio.Server] = []
+        self.addresses: list[Address] = []
+        self._desk = Desk(broker, server)
+        self._reception = Reception(
+            config.signin_timeout_ms,
+            config.signin_max_connections,
+            config.signin_max_connections_per_ip,
+        )
+        for each in listeners:
+            if each.protocol.has_tls:
+                self._certificates[each.name] = Certificates(each)
+            if not each.is_plain:
+                keys = None
+                if OAUTHBEARER in each.mechanisms:
+                    # Needs a library that others do without.
+                    from semel.broker.bearer import Keys
+
+                    keys = Keys(each, clock)
+                self._gates[each.name] = Gate(
+                    self._desk, self._reception, each, self._certificates.get(each.name), keys
+                )
+
+    def _protocol(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
+        gate = self._gates.get(listener.name)
+        return partial(self._broker.connection, listener.name) if gate is None else gate.protocol
+
+    async def begin(self, sockets: Sequence[socket.socket] | None) -> None:
+        """`sockets` are there already where another process holds them. Raises CannotListen."""
+        loop = asyncio.get_running_loop()
+        for index, each in enumerate(self.listeners):
+            protocol = self._protocol(each)
+            with naming(written((each.host, each.port))):
+                if sockets is None:
+                    server = await loop.create_server(
+                        protocol, each.host, each.port, backlog=BACKLOG, reuse_address=True
+                    )
+                else:
+                    server = await loop.create_server(
+                        protocol, sock=sockets[index], backlog=BACKLOG
+                    )
+            self._servers.append(server)
+            host, port = server.sockets[0].getsockname()[:2]
+            self.addresses.append((host, port))
+
+    def close(self) -> None:
+        # Not waited for: since Python 3.12 that would be until the last client has gone.
+        for each in self._servers:
+            each.close()
+        self._reception.end_all()
+
+    @property
+    def for_nodes(self) -> Address:
+        """Where other nodes find this one."""
+        return next(
+            listener.advertised or address
+            for listener, address in zip(self.listeners, self.addresses, strict=True)
+            if listener.is_for_nodes
+        )
+
+    async def connect(self, host: str, port: int) -> tuple[Reader, Writer]:
+        """To another node, whose listener is as ours."""
+        (listener,) = (each for each in self.listeners if each.is_for_nodes)
+        certificates = self._certificates.get(listener.name)
+        if certificates is None:
+            return await connect(host, port)
+        return await asyncio.open_connection(host, port, ssl=certificates.for_nodes)
+
+    @property
+    def is_watched(self) -> bool:
+        return bool(self._gates or self._users)
+
+    def reload(self) -> None:
+        """Somebody has asked for it."""
+        for each in self._certificates.values():
+            each.look(was_asked=True)
+
+    async def watch(self) -> None:
+        """Until it is cancelled."""
+        look = 0
+        while True:
+            self._make_users()
+            self._desk.end_sessions_of_deleted()
+            if look % LOOKS_A_CERTIFICATE == 0:
+                for each in self._certificates.values():
+                    each.look()
+            look += 1
+            await asyncio.sleep(LOOK_S)
+
+    def _make_users(self) -> None:
+        """Once, as soon as it is for this broker to do."""
+        lanes = self._broker.lanes
+        if not self._users or not lanes.leads_catalogue:
+            return
+        users, self._users = self._users, {}
+        try:
+            known = lanes.controller.view.access.users
+            for name, password in users.items():
+                if not known.of(name):
+                    made = tuple(
+                        credential(mechanism, password, self._broker.random_bytes(SALT_SIZE))
+                        for mechanism in Mechanism
+                    )
+                    lanes.controller.submit(AlterUser(name, made, ()))
+                    self._broker.users_changed(name)
+                    log.info("a user was made", user=name)
+        except (RequestError, JournalFull) as error:
+            log.error("the users of initial.users cannot be made", reason=str(error))
+
+
+def _users_of(file: str) -> Mapping[str, bytes]:
+    """Raises ConfigError."""
+    if not file:
+        return {}
+    try:
+        found = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"initial.users: {file}: {(error.strerror or '').lower()}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        # What it says of the place might be a password.
+        raise ConfigError(f'initial.users: {file}: lines have to be NAME = "PASSWORD"') from None
+    for name, password in found.items():
+        if not isinstance(password, str) or not password or not name:
+            raise ConfigError(f"initial.users: {file}: the password of {name!r} is no text")
+    return {name: password.encode() for name, password in found.items()}
