@@ -17,6 +17,7 @@ from semel.cli import (
     steering,
     topic,
     txn,
+    user,
 )
 from semel.cli.cluster_info import info
 from semel.cli.completion import completion
@@ -43,6 +44,7 @@ app.command(acl.app)
 app.command(config.app)
 app.command(broker.app)
 app.command(quota.app)
+app.command(user.app)
 app.command(log.app)
 app.command(cluster.app)
 cluster.app.command(info)

@@ -1,0 +1,58 @@
+"""Adds a user to a folder whose broker has stopped: the first one could not sign in to do so."""
+
+import asyncio
+from pathlib import Path
+from typing import NoReturn
+
+from semel.access.scram import Mechanism, credential
+from semel.broker.broker import Broker, Storage
+from semel.broker.config import BrokerConfig
+from semel.errors import ConfigError
+from semel.journal.file.disk import FileDevice
+from semel.journal.file.lane_folders import lane_count
+from semel.lane.users import AlterUser
+from semel.volumes.binding import check_named
+from semel.world import SystemClock, SystemRandomness
+
+SALT_SIZE = 16
+
+
+def add_user(folder: Path, name: str, password: bytes, iterations: int) -> None:
+    """Or give one another password. Raises FolderInUse and what else keeps a broker from starting,
+    in one sentence."""
+    check_named(folder, None)
+    if lane_count(folder) > 1:
+        raise ConfigError(
+            f"{folder} has several lanes: name the user in the file of initial.users instead"
+        )
+    randomness = SystemRandomness()
+    made = tuple(
+        credential(mechanism, password, randomness.token_bytes(SALT_SIZE), iterations)
+        for mechanism in Mechanism
+    )
+    storage = Storage(str(folder), lambda: (-1, -1))
+    broker = Broker(BrokerConfig(), [FileDevice(folder)], storage, SystemClock(), randomness)
+    asyncio.run(_submit(broker, AlterUser(name, made, ())))
+
+
+class _Done(Exception):
+    """Ends the tasks of the broker."""
+
+
+def _end_tasks() -> NoReturn:
+    raise _Done
+
+
+async def _submit(broker: Broker, command: AlterUser) -> None:
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            await broker.start(tasks)
+            lane = broker.lanes.controller
+            lane.submit(command)
+            await lane.until_durable()
+            broker.close()
+            _end_tasks()
+    except* _Done:
+        pass
+    finally:
+        await broker.stop()
