@@ -19,7 +19,7 @@ TAKEOVERS ?= 200
 PYTHONS ?=
 UPGRADE ?=
 
-.PHONY: help demo demo-cluster test test-compiled fuzz chaos chaos-cluster peers check format bench bench-peers sim messages docs pages release lock clean
+.PHONY: help demo demo-cluster test test-compiled fuzz knock chaos chaos-cluster peers check format bench bench-peers sim messages docs pages release lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -55,6 +55,9 @@ test-compiled: $(COMPILED)/.ready  ## The tests of the broker on the compiled mo
 
 fuzz: $(READY)  ## Draw new cases of the properties for MINUTES=n; a failure says how to repeat it
 	WORKERS=$(WORKERS) $(BIN)/python tools/fuzz.py --minutes $(MINUTES) --examples $(EXAMPLES) $(SEED:%=--seed %)
+
+knock: $(READY)  ## A million connections of what can be sent before a sign-in; SEED=n repeats a round
+	$(BIN)/python tools/knock.py $(SEED:%=--seed %)
 
 chaos: $(READY)  ## Kill every process of a pipeline at every step; takes about half an hour
 	$(BIN)/python -m pytest -q -m "" -n $(WORKERS) --dist worksteal \

@@ -18,8 +18,10 @@ class Wire(asyncio.Transport):
         super().__init__()
         self._host = host
         self.received = bytearray()
+        self.said = bytearray()
+        """All that the client has sent…"""
         self._unread = bytearray()
-        """What the client has sent, while it is not read from."""
+        """…and what of it is not read yet."""
         self._has_news = asyncio.Event()
         self._is_read_from = True
         self.is_cut_off = False
@@ -29,6 +31,7 @@ class Wire(asyncio.Transport):
     # As a client
 
     def send(self, data: bytes) -> None:
+        self.said += data
         self._unread += data
         self._hand_over()
 

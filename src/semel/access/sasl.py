@@ -109,9 +109,9 @@ class ScramExchange:
             raise SignInRefused("the nonce is empty, or too long", self.user)
         known = self._users.of(self.user).get(self._mechanism)
         self._is_known = known is not None
-        self._offered = known or self._disguise.of(
-            self._users, self.user, self._mechanism, self._key
-        )
+        # Made in any case: what it takes would tell who exists, as this is answered at once.
+        disguised = self._disguise.of(self._users, self.user, self._mechanism, self._key)
+        self._offered = known or disguised
         self._nonce = client_nonce + self._nonce
         salt = b64encode(self._offered.salt).decode()
         offer = f"r={self._nonce},s={salt},i={self._offered.iterations}"

@@ -100,7 +100,11 @@ class Keys:
         """Raises SignInRefused."""
         now_s = self._now_s()
         is_old = self._read_s is None or now_s - self._read_s >= self._refresh_s
-        if (is_old or self._found(key_id) is None) and self._may_ask(now_s):
+        is_missing = self._found(key_id) is None
+        # Whoever reads them at the moment may find it.
+        if (is_old or is_missing) and (
+            self._may_ask(now_s) or (is_missing and self._reading.locked())
+        ):
             async with self._reading:
                 if self._may_ask(self._now_s()):
                     await self._read()

@@ -196,6 +196,10 @@ class Connection(asyncio.BufferedProtocol):
 
     # Who sends
 
+    @property
+    def has_entrance(self) -> bool:
+        return self._entrance is not None
+
     def hold_back(
         self,
         caller: Caller,

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from semel.broker.connection import Connection
     from semel.broker.entrance import Entrance
 
+HANDSHAKE_S: Final = 0.0015
+"""What a handshake of TLS takes of the loop, about."""
+
 EARLY_BYTES_MAX: Final = 2**20
 """That came behind the handshake before the connection could take them: of one or two reads."""
 
@@ -163,6 +166,9 @@ class Door(asyncio.BufferedProtocol):
     # TLS
 
     def _go_on(self, visit: Visit) -> None:
+        if not self._gate.desk.broker.metering.lets_in(self._host):
+            self._end("too many of one address are connecting")
+            return
         # Not before it is known who reads it.
         self._transport.pause_reading()
         certificates = self._gate.certificates
@@ -175,6 +181,9 @@ class Door(asyncio.BufferedProtocol):
     async def _shake_hands(self, visit: Visit, context: ssl.SSLContext) -> None:
         loop, early = self._gate.reception.loop, Early()
         try:
+            await self._gate.desk.handshakes.begin(self._host, HANDSHAKE_S)
+            if self._has_ended:
+                return
             secured = await loop.start_tls(
                 self._transport,
                 early,

@@ -91,7 +91,8 @@ class Server:
         is_let_in = (
             len(self._connections) <= config.max_connections
             and self._by_host[host] <= config.max_connections_per_ip
-            and self._broker.metering.lets_in(host)
+            # Who has come through a gate was counted there, before a handshake.
+            and (connection.has_entrance or self._broker.metering.lets_in(host))
         )
         metrics.connections_refused += not is_let_in
         return is_let_in

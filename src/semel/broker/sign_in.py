@@ -29,6 +29,7 @@ from semel.broker.between import is_between_nodes
 from semel.broker.listeners import OAUTHBEARER, PLAIN, Listener
 from semel.broker.reception import Visit
 from semel.broker.tls_writing import write_joined
+from semel.broker.turns import Turns
 from semel.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
 from semel.wire import apis
 from semel.wire.messages.sasl_authenticate import SaslAuthenticateResponse
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
 REFUSAL: Final = "Authentication failed: these credentials are not accepted"
 NONCE_SIZE: Final = 24
 KEY_SIZE: Final = 32
+HANDSHAKES_SHARE: Final = 0.15
+"""Of the loop's time, for all who have not come in."""
+CHECKS_SHARE: Final = 0.25
+"""Of a core, which those who have come in need as well."""
+FIRST_CALL_SIZE_MAX: Final = 2**20
+"""Of a node that has not proved yet that it is one."""
 REQUESTS_MAX: Final = 32
 """Before somebody has signed in, who needs five."""
 _KEY_SIZE: Final = 2
@@ -73,8 +80,9 @@ class Desk:
         self.key = broker.random_bytes(KEY_SIZE)
         self.sessions: dict[SignIn, None] = {}
         """Of those who have signed in with a password."""
-        self.checking = asyncio.Semaphore(1)
-        """A password that is checked takes milliseconds of a core, which others need as well."""
+        self.handshakes = Turns(HANDSHAKES_SHARE, one_at_a_time=False)
+        self.checks = Turns(CHECKS_SHARE, one_at_a_time=True)
+        """Of passwords: each takes milliseconds of a core."""
         self._seen: tuple[UsersView, int] | None = None
 
     def end_sessions_of_deleted(self) -> None:
@@ -121,12 +129,17 @@ class SignIn:
 
     def entered(self, connection: "Connection", transport: asyncio.Transport) -> None:
         self._connection = connection
-        self._visit.end = connection.close
+        self._visit.end = self._end
         if self._has_tls:
             connection.write_parts_by(partial(write_joined, transport))
         connection.sign_in = self
         caller = Caller(ANONYMOUS, self._listener.name, self._visit.host)
         self._hold_back(caller, self._dispatch)
+
+    def _end(self, reason: str) -> None:
+        """Also one that is being closed: over TLS that waits for the client."""
+        self._connection.close(reason)
+        self._connection.abort()
 
     def left(self, connection: "Connection") -> None:
         self._visit.over()
@@ -145,8 +158,7 @@ class SignIn:
         self._taken += len(frame)
         self._count += 1
         if api == _CHALLENGE and self._listener.is_for_nodes and self._caller is None:
-            size_max = self._desk.server.request_size_max
-            connection.hold_back(connection.caller, self._dispatch_node, size_max)
+            connection.hold_back(connection.caller, self._dispatch_node, FIRST_CALL_SIZE_MAX)
             self._dispatch_node(frame, connection)
         elif api not in (_VERSIONS, _HANDSHAKE, _AUTHENTICATE):
             connection.close("a request of somebody who has not signed in")
@@ -168,7 +180,10 @@ class SignIn:
             return
         self._desk.server.dispatch(frame, connection)
         if api == _NODE_CALL:
+            # It has proved that it is one: what is not signed raises.
             self._visit.over()
+            size_max = self._desk.server.request_size_max
+            connection.hold_back(connection.caller, self._dispatch_node, size_max)
 
     def _ignore(self, frame: bytes, connection: "Connection") -> None:
         """The connection ends when its last reply has left."""
@@ -295,8 +310,13 @@ class SignIn:
         kept = known.get(Mechanism.SCRAM_SHA_256) or known.get(Mechanism.SCRAM_SHA_512)
         desk = self._desk
         checked = kept or desk.disguise.of(users, said.user, Mechanism.SCRAM_SHA_256, desk.key)
-        async with desk.checking:
+        await desk.checks.begin(self._visit.host)
+        begun_s = desk.server.loop.time()
+        try:
             is_right = await asyncio.to_thread(checked.is_of, said.password)
+        finally:
+            desk.checks.spend(desk.server.loop.time() - begun_s)
+            desk.checks.end()
         if kept is None:
             raise SignInRefused("there is no such user", said.user)
         if not is_right:
