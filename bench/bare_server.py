@@ -1,11 +1,13 @@
 """The least that a server can do: the yardstick the broker is measured against.
 
 `produce`: read a frame, writev its batch to a file, answer. `fetch`: pread 1 MB and send it.
+`handshake CERTIFICATE`: shake hands of TLS, and read what comes.
 Both use the same `BufferedProtocol` of asyncio as the broker.
 """
 
 import asyncio
 import os
+import ssl
 import struct
 import sys
 import tempfile
@@ -63,14 +65,24 @@ class BareFetch(_Bare):
         self.transport.writelines((head, stored))
 
 
-async def _serve(kind: str) -> None:
+class BareHandshake(_Bare):
+    def answer(self, frame: memoryview) -> None:
+        """Nobody says anything."""
+
+
+async def _serve(kind: str, certificate: str | None = None) -> None:
     with tempfile.TemporaryFile() as file:
         if kind == "fetch":
             file.write(os.urandom(FETCH_BYTES))
             file.flush()
-        protocol = {"produce": BareProduce, "fetch": BareFetch}[kind]
+        kinds = {"produce": BareProduce, "fetch": BareFetch, "handshake": BareHandshake}
+        protocol = kinds[kind]
+        context = None
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
         server = await asyncio.get_running_loop().create_server(
-            lambda: protocol(file.fileno()), "127.0.0.1", 0
+            lambda: protocol(file.fileno()), "127.0.0.1", 0, ssl=context
         )
         sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
         sys.stdout.flush()
@@ -78,4 +90,4 @@ async def _serve(kind: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(sys.argv[1]))
+    asyncio.run(_serve(*sys.argv[1:]))

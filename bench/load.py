@@ -2,6 +2,7 @@
 
 import selectors
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -108,9 +109,19 @@ def wait_for_topic(port: int, topic: str) -> None:
     ask(port, metadata_request([topic]))
 
 
+Connect = Callable[[int], socket.socket]
+"""To a port, and whatever comes before the first request."""
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port))
+
+
 class _Link:
-    def __init__(self, port: int, next_frame: Callable[[], bytes], in_flight: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port))
+    def __init__(
+        self, port: int, next_frame: Callable[[], bytes], in_flight: int, connect: Connect
+    ) -> None:
+        self.socket = connect(port)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._next_frame = next_frame
         self._buffer = bytearray(1 << 20)
@@ -126,6 +137,13 @@ class _Link:
 
     def receive(self) -> tuple[int, int]:
         """Replies completed by what has arrived, and its bytes."""
+        replies, count = self._receive()
+        while isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
+            more_replies, more = self._receive()
+            replies, count = replies + more_replies, count + more
+        return replies, count
+
+    def _receive(self) -> tuple[int, int]:
         view = memoryview(self._buffer)
         count = self.socket.recv_into(view[self._filled :])
         if not count:
@@ -158,10 +176,11 @@ def run(
     connections: int,
     in_flight: int,
     seconds: float,
+    connect: Connect = connected,
 ) -> Load:
     """Keep `in_flight` requests under way on each connection for `seconds`."""
     selector = selectors.DefaultSelector()
-    links = [_Link(port, next_frame, in_flight) for _ in range(connections)]
+    links = [_Link(port, next_frame, in_flight, connect) for _ in range(connections)]
     for link in links:
         selector.register(link.socket, selectors.EVENT_READ, link)
     replies = reply_bytes = 0

@@ -13,10 +13,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def bare_server(kind: str) -> Iterator[tuple[int, int]]:
+def bare_server(*kind: str) -> Iterator[tuple[int, int]]:
     """The port and the process id of a bare server."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.bare_server", kind],
+        [sys.executable, "-m", "bench.bare_server", *kind],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
