@@ -357,6 +357,13 @@ async def test_operations_are_those_that_are_allowed(machine: Machine) -> None:
         )
         say(broker, [rule(DESCRIBE_CLUSTER)])
         assert (await asked())[2] == bits(DESCRIBE_CLUSTER)
+        # Also of a group that is not there, as Kafka says it.
+        take_back(broker, rules([READ_GROUP]))
+        say(broker, [rule(READ_GROUP)._replace(name="*")])
+        wanted = request("describe_groups", groups=["none"], include_authorized_operations=True)
+        (dead,) = (await call(broker, "describe_groups", 5, wanted, as_(broker))).groups
+        assert (dead.error_code, dead.group_state) == (0, "Dead")
+        assert dead.authorized_operations == bits(READ_GROUP, DESCRIBE_GROUP)
 
 
 # Some of it allowed.

@@ -37,9 +37,14 @@ def _describe(broker: "Broker", group_id: str, with_operations: bool, call: Call
         group = broker.coordinators.of_group(group_id).view.group(GroupId(group_id))
     except RequestError as error:
         return DescribedGroup(error.code, str(error) or None, group_id)
+    operations = NOT_ASKED_FOR
+    if with_operations:
+        operations = call.operations(ResourceType.GROUP, group_id)
     if group is None:
         if call.version < REFUSED_SINCE:
-            return DescribedGroup(0, None, group_id, UNKNOWN_STATE)
+            return DescribedGroup(
+                0, None, group_id, UNKNOWN_STATE, authorized_operations=operations
+            )
         reason = f"there is no group {group_id!r}"
         return DescribedGroup(GroupIdNotFound.code, reason, group_id, UNKNOWN_STATE)
     return DescribedGroup(
@@ -60,5 +65,5 @@ def _describe(broker: "Broker", group_id: str, with_operations: bool, call: Call
             )
             for member in group.members
         ],
-        call.operations(ResourceType.GROUP, group_id) if with_operations else NOT_ASKED_FOR,
+        operations,
     )
