@@ -20,7 +20,6 @@ DIFFERENT = {
     **dict.fromkeys(
         (
             "alterReplicaLogDirs, elsewhere",
-            "describeUserScramCredentials",
             "describeDelegationToken",
             "describeShareGroups",
             "describeStreamsGroups",

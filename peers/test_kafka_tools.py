@@ -37,6 +37,10 @@ def servers(semel_broker: Broker) -> str:
 
 @pytest.fixture
 def tool(servers: str) -> Tool:
+    return run_tool(servers)
+
+
+def run_tool(servers: str) -> Tool:
     """The lines that a tool prints; it must end well, and complain of nothing."""
     class_path = f"{jars(ROOT / 'peers' / 'kafka-tools')}/*"
 
