@@ -143,7 +143,10 @@ def test_a_command_signs_in(
     ("text", "sentence"),
     [
         ("security.protocol=TLS", "security.protocol is 'tls': it is one of plaintext, ssl"),
-        ("security.protocol=SSL\nssl.truststore.password=x", "ssl.truststore.password cannot be"),
+        (
+            "security.protocol=SSL\nssl.truststore.type=BKS",
+            "ssl.truststore.type is 'BKS': it is one of",
+        ),
         ("security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI", "sasl.mechanism is 'GSSAPI'"),
     ],
 )
