@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,22 @@ def test_a_group_goes_on_where_it_was(run: Run, shops: tuple[str, str]) -> None:
     assert run("consume", one, "-g", "cli-reading", "-e") == (0, "", "")
     _, out, _ = run("group", "describe", "cli-reading", "--json")
     assert json.loads(out)[0]["lag"] == 0
+
+
+def test_what_was_printed_before_an_interruption_is_not_printed_again(
+    run: Run, shops: tuple[str, str], semel_broker: Broker
+) -> None:
+    one, _ = shops
+    command = [sys.executable, "-m", "semel", "consume", one, "-g", "cli-interrupted"]
+    command += ["-b", semel_broker.bootstrap_servers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        seen = [process.stdout.readline() for _ in range(10)]
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (130, "")
+    assert sorted(seen) == [f"{number}\n" for number in range(10)]
+    assert run("consume", one, "-g", "cli-interrupted", "-e") == (0, "", "")
 
 
 def test_a_group_that_reads_from_the_end_has_seen_what_was_there(

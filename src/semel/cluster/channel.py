@@ -73,7 +73,9 @@ class Channel:
         except (OSError, EOFError, ValueError, WrongCode) as error:
             if writer is not None:
                 writer.close()
-            raise NodeAway(f"{host}:{port} does not answer: {error or 'in time'}") from error
+            is_refused = isinstance(error, ConnectionRefusedError)
+            reason = "connection refused" if is_refused else error or "in time"
+            raise NodeAway(f"{host}:{port} does not answer: {reason}") from error
 
     async def ask(self, request: AnyRequest, patience_s: float) -> AnyAnswer:
         """Raises NodeAway; nothing more can be asked then."""
