@@ -71,7 +71,7 @@ peers: $(READY)  ## Clients, tools and stores from Maven, Go, PyPI and Debian wi
 	$(BIN)/python -m pytest -q -o timeout=900 peers
 	$(BIN)/python -m pytest -q -o timeout=900 -p no:semel -p peers.kafka_in_place -m "" \
 	    --deselect tests/spark/test_narrowest_window.py::test_no_batch_is_written_again_though_spark_has_noted_none \
-	    tests/cli tests/client/test_with_broker.py tests/client/test_remade_topics.py \
+	    tests/cli tests/client/test_admin.py tests/client/test_with_broker.py tests/client/test_remade_topics.py \
 	    tests/client/consuming tests/app \
 	    $(addprefix tests/spark/test_,$(addsuffix .py,committing pipelines volume stream_reader batch_reader \
 	    narrowest_window))

@@ -500,7 +500,6 @@ def test_refusals_are_one_sentence_and_exit_code_1(
         (["consume", "cli-nowhere"], "topic cli-nowhere does not exist"),
         (["produce", "cli-y", missing], f"{missing}: no such file or directory"),
         (["produce", "cli-y", small, "-p", "9"], "topic cli-y has no partition 9: it has 1"),
-        (["topic", "create", ""], "a topic needs a name"),
         (
             ["topic", "describe", "cli-y", "^cli-nowhere"],
             "no topic has a name that matches '^cli-nowhere'",
