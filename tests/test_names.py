@@ -22,6 +22,7 @@ def test_only_public_names_are_listed() -> None:
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     ).stdout.split()
     assert [name for name in listed if not name.startswith("__")] == [
+        "Acl",
         "Admin",
         "App",
         "AsyncAdmin",
