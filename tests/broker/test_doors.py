@@ -1,0 +1,132 @@
+"""What who has not signed in may try: to hold places, to say again what others said, to flood."""
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from semel.access.sasl import Disguise, ScramExchange, SignInRefused
+from semel.access.scram import Mechanism, credential
+from semel.access.users import Users
+from semel.broker.proxy_header import SIGNATURE
+from semel.client.connecting.sasl import exchange
+from semel.security import Sasl
+from semel.wire.messages.metadata import MetadataRequest
+from support.authority import Authority
+from support.raw_client import RawClient
+from support.secured_in_thread import SecuredInThread, sign_in
+
+PATIENCE_S = 10.0
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@contextlib.contextmanager
+def secured(folder: Path, authority: Authority, *settings: str) -> Iterator[SecuredInThread]:
+    listen = "listeners=SASL_SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"
+    keystore = f"ssl.keystore.location={authority.certificate('broker')}"
+    with SecuredInThread(folder, [listen, keystore, *settings]) as server:
+        yield server
+
+
+def connected(server: SecuredInThread) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.at("SASL_SSL").port), PATIENCE_S)
+
+
+def test_handshakes_that_are_never_ended_hold_few_places_and_not_for_long(
+    tmp_path: Path, authority: Authority
+) -> None:
+    trusting = ssl.create_default_context(cafile=str(authority.trusted))
+    limits = ("signin.timeout.ms=500", "signin.max.connections=5")
+    with secured(tmp_path, authority, *limits) as server, contextlib.ExitStack() as stack:
+        half_open = [stack.enter_context(connected(server)) for _ in range(10)]
+        # The oldest have made room, and who means it comes in beside the others.
+        assert [each.recv(1) for each in half_open[:5]] == [b""] * 5
+        with trusting.wrap_socket(connected(server), server_hostname="localhost") as meant:
+            assert meant.version() == "TLSv1.3"
+        with RawClient(server.at("PLAINTEXT")) as other:
+            other.call("metadata", 9, MetadataRequest(None))
+        # The rest are out of time.
+        for each in half_open[5:]:
+            with contextlib.suppress(ConnectionResetError):
+                assert each.recv(1) == b""
+
+
+def test_so_many_of_one_address_are_turned_away(tmp_path: Path, authority: Authority) -> None:
+    limit = "signin.max.connections.per.ip=3"
+    with secured(tmp_path, authority, limit) as server, contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(connected(server))
+        with connected(server) as one_more, contextlib.suppress(ConnectionResetError):
+            assert one_more.recv(1) == b""
+
+
+@pytest.mark.parametrize("said", [b"\0\0\0\x10" + bytes(16), b"GET / HTTP/1.1\r\n\r\n"])
+def test_who_speaks_no_tls_is_not_answered(
+    tmp_path: Path, authority: Authority, said: bytes
+) -> None:
+    with secured(tmp_path, authority) as server, connected(server) as plain:
+        plain.sendall(said)
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := plain.recv(100):
+                answer += piece
+        # At most an alert of TLS.
+        assert answer[:1] in (b"", b"\x15")
+
+
+def test_an_older_tls_is_refused(tmp_path: Path, authority: Authority) -> None:
+    old = ssl.create_default_context(cafile=str(authority.trusted))
+    old.minimum_version = ssl.TLSVersion.TLSv1_2
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    newest = "ssl.enabled.protocols=TLSv1.3"
+    with (
+        secured(tmp_path, authority, newest) as server,
+        connected(server) as raw,
+        pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"),
+    ):
+        old.wrap_socket(raw, server_hostname="localhost")
+
+
+def test_a_proxy_says_for_whom_it_connects(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text('ana = "tulip"\n')
+    settings = (
+        "listeners=SASL_PLAINTEXT://127.0.0.1:0",
+        "proxy.protocol.from=127.0.0.0/8",
+        f"initial.users={users}",
+    )
+    address = bytes((203, 0, 113, 9, 127, 0, 0, 1)) + (4000).to_bytes(2, "big") * 2
+    header = SIGNATURE + b"\x21\x11" + len(address).to_bytes(2, "big") + address
+    with SecuredInThread(tmp_path, settings) as server:
+        with RawClient(server) as client:
+            # What follows the header is not lost, wherever it is cut.
+            client.send(header[:7])
+            client.send(header[7:])
+            assert sign_in(client, "nobody", "x").error_code == 58
+        with RawClient(server) as liar:
+            liar.send(b"\0\0\0\x10" + bytes(16))
+            assert liar.is_closed_by_broker
+
+
+def test_what_was_said_once_is_of_no_use_a_second_time() -> None:
+    users = Users()
+    users.set("ana", credential(Mechanism.SCRAM_SHA_256, b"tulip", b"salt", 4096))
+
+    def server(nonce: str) -> ScramExchange:
+        return ScramExchange(Mechanism.SCRAM_SHA_256, users, Disguise(), b"key", nonce)
+
+    first_server, client = server("one"), exchange(Sasl("SCRAM-SHA-256", "ana", "tulip"), "mine")
+    first = next(client)
+    final = client.send(first_server.first(first))
+    assert first_server.final(final).startswith(b"v=")
+    again = server("two")
+    again.first(first)
+    with pytest.raises(SignInRefused, match="another exchange"):
+        again.final(final)
