@@ -89,7 +89,7 @@ def test_an_older_tls_is_refused(tmp_path: Path, authority: Authority) -> None:
     with (
         secured(tmp_path, authority, newest) as server,
         connected(server) as raw,
-        pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"),
+        pytest.raises(ssl.SSLError, match=r"(?i)protocol|alert|eof"),
     ):
         old.wrap_socket(raw, server_hostname="localhost")
 
