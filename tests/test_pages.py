@@ -24,6 +24,7 @@ from semel.client.producing.settings import ProducerOptions, ProducerSettings
 from semel.spark.kafka_options import KAFKA_OPTIONS
 from semel.spark.options import SINK, SOURCE
 from semel.testing import Broker, Cluster
+from semel.testing.topics import Topics
 from support import topics
 
 ROOT = Path(__file__).parent.parent
@@ -337,12 +338,12 @@ def test_objects_are_sent_read_and_billed_as_the_pages_show(
     assert topics.values(servers, "fruit-invoices") == [b'{"article":"apple","cents":120}']
 
 
-def test_the_brokers_for_tests_are_there(semel_broker: Broker) -> None:
+def test_the_brokers_for_tests_are_there(semel_broker: Broker, semel_topics: Topics) -> None:
     used: list[str] = []
     names = {"run_my_code": used.append}
     run_snippet(snippet_with("README.md", "with Broker()"), "", **names)
     run_snippet(snippet_with("README.md", "def test_orders"), "", **names)["test_orders"](
-        semel_broker
+        semel_broker, semel_topics
     )
     assert used[1] == semel_broker.bootstrap_servers != used[0]
 
