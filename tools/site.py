@@ -40,6 +40,8 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "metrics.md",
         "security.md",
         "access.md",
+        "quotas.md",
+        "access.md",
         "retention.md",
         "data-folder.md",
         "workers.md",
