@@ -8,16 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from semel.access.sasl import Disguise, ScramExchange, SignInRefused
+from semel.access.sasl import INVALID_TOKEN, Disguise, ScramExchange, SignInRefused
 from semel.access.scram import Mechanism, credential
 from semel.access.users import Users
 from semel.broker.proxy_header import SIGNATURE
+from semel.broker.sign_in import REFUSAL
 from semel.client.connecting.sasl import exchange
 from semel.security import Sasl
 from semel.wire.messages.metadata import MetadataRequest
+from semel.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from semel.wire.messages.sasl_handshake import SaslHandshakeRequest
 from support.authority import Authority
 from support.raw_client import RawClient
-from support.secured_in_thread import SecuredInThread, sign_in
+from support.secured_in_thread import SecuredInThread, sign_in, until_users
+from support.tokens import tokens
 
 PATIENCE_S = 10.0
 
@@ -130,3 +134,48 @@ def test_what_was_said_once_is_of_no_use_a_second_time() -> None:
     again.first(first)
     with pytest.raises(SignInRefused, match="another exchange"):
         again.final(final)
+
+
+def test_a_token_signs_in_for_as_long_as_it_is_good(tmp_path: Path) -> None:
+    signed = tokens(tmp_path)
+    settings = (
+        "listeners=SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms=OAUTHBEARER",
+        f"sasl.oauthbearer.jwks.endpoint.url=file://{tmp_path}/keys.json",
+        "sasl.oauthbearer.expected.issuer=us",
+        "sasl.oauthbearer.expected.audience=semel",
+    )
+    with SecuredInThread(tmp_path, settings) as server:
+        for token, error_code in ((signed(), 0), (signed(aud="others"), 58)):
+            with RawClient(server) as client:
+                client.call("sasl_handshake", 1, SaslHandshakeRequest("OAUTHBEARER"))
+                said = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+                reply = client.call("sasl_authenticate", 2, SaslAuthenticateRequest(said))
+                if error_code:
+                    assert (reply.error_code, reply.auth_bytes) == (0, INVALID_TOKEN)
+                    reply = client.call("sasl_authenticate", 2, SaslAuthenticateRequest(b"\x01"))
+                    assert (reply.error_code, reply.error_message) == (error_code, REFUSAL)
+                    assert client.is_closed_by_broker
+                else:
+                    assert reply.error_code == 0
+                    assert 0 < reply.session_lifetime_ms <= 60_000
+                    client.call("metadata", 9, MetadataRequest(None))
+
+
+def test_a_session_ends_unless_its_client_signs_in_again(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text('ana = "tulip"\n')
+    settings = (
+        "listeners=SASL_PLAINTEXT://127.0.0.1:0",
+        f"initial.users={users}",
+        "connections.max.reauth.ms=1",
+    )
+    with SecuredInThread(tmp_path, settings) as server, RawClient(server) as client:
+        until_users(server, "ana")
+        assert sign_in(client, "ana", "tulip").lifetime_ms == 1
+        # It is over by now, and another one may begin.
+        assert sign_in(client, "ana", "tulip").error_code == 0
+        with contextlib.suppress(AssertionError, ConnectionError):
+            while True:
+                client.call("metadata", 9, MetadataRequest(None))
+        assert client.is_closed_by_broker

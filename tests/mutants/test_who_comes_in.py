@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import socket
 import ssl
 import time
@@ -13,9 +12,6 @@ from typing import Any, NamedTuple
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-from jwt.algorithms import RSAAlgorithm
 
 from semel.access import sasl
 from semel.access.sasl import SignInRefused
@@ -34,7 +30,8 @@ from semel.wire.messages.metadata import MetadataRequest
 from semel.world import SystemClock
 from support.authority import Authority
 from support.raw_client import RawClient, encoded, request_frame
-from support.secured_in_thread import SecuredInThread, sign_in
+from support.secured_in_thread import SecuredInThread, sign_in, until_users
+from support.tokens import tokens
 
 Patch = pytest.MonkeyPatch
 PATIENCE_S = 3.0
@@ -54,14 +51,6 @@ def comes_in(client: RawClient, user: str, password: str) -> bool:
 
 def submit(server: Broker, change: AlterUser) -> None:
     server.lanes.controller.submit(change)
-
-
-def until_users(server: SecuredInThread) -> None:
-    """They are made beside the first clients."""
-    until = time.monotonic() + PATIENCE_S
-    while not server.broker.lanes.users or not server.broker.lanes.users.of("bo"):
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def closes(client: RawClient) -> bool:
@@ -88,7 +77,7 @@ def every_api_is_served_to_everybody(patch: Patch) -> None:
 
 def rule_3_nobody_is_told_who_exists(folder: Path) -> None:
     with broker(folder) as server:
-        until_users(server)
+        until_users(server, "bo")
         made = (credential(Mechanism.SCRAM_SHA_256, b"tulip", b"0" * 30, 4096),)
         for name in ("ana", "bo"):
             server.do(partial(submit, change=AlterUser(name, made, ())))
@@ -115,7 +104,7 @@ def who_is_unknown_has_another_salt(patch: Patch) -> None:
 def rule_7_sessions_end_with_their_user(folder: Path) -> None:
     gone = AlterUser("ana", (), tuple(Mechanism))
     with broker(folder) as server, RawClient(server) as client, RawClient(server) as other:
-        until_users(server)
+        until_users(server, "bo")
         assert comes_in(client, "ana", "tulip")
         assert comes_in(other, "bo", "rose")
         server.do(lambda one: submit(one, gone))
@@ -129,7 +118,7 @@ def sessions_outlive_their_user(patch: Patch) -> None:
 
 def rule_8_nobody_becomes_another(folder: Path) -> None:
     with broker(folder) as server, RawClient(server) as client:
-        until_users(server)
+        until_users(server, "bo")
         assert comes_in(client, "ana", "tulip")
         assert comes_in(client, "ana", "tulip")
         client.call("metadata", 9, MetadataRequest(None))
@@ -180,31 +169,6 @@ def rule_10_a_secret_is_shown_to_nobody(folder: Path) -> None:
 
 def secrets_are_texts(patch: Patch) -> None:
     patch.setattr(Secret, "__repr__", str.__repr__)
-
-
-def tokens(folder: Path) -> Callable[..., str]:
-    """Signs what it is given, and leaves the key behind by which that can be checked."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    public = json.loads(RSAAlgorithm.to_jwk(key.public_key()))
-    (folder / "keys.json").write_text(json.dumps({"keys": [{**public, "kid": "one"}]}))
-    pem = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-
-    def signed(algorithm: str = "RS256", kid: str = "one", **claims: object) -> str:
-        now = int(time.time())
-        said = {"iss": "us", "aud": "semel", "sub": "ana", "exp": now + 60, **claims}
-        said = {name: value for name, value in said.items() if value is not None}
-        if algorithm == "HS256":
-            # PyJWT would not do so; others do.
-            head, body, _ = jwt.encode(said, "k" * 32, "HS256", {"kid": kid}).split(".")
-            mac = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256)
-            proof = mac.sign(f"{head}.{body}".encode(), pem)
-            return f"{head}.{body}.{jwt.utils.base64url_encode(proof).decode()}"
-        used = None if algorithm == "none" else key
-        return jwt.encode(said, used, algorithm, {"kid": kid})  # type: ignore[arg-type]
-
-    return signed
 
 
 def keys_in(folder: Path) -> Keys:

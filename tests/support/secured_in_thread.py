@@ -1,7 +1,9 @@
 """A broker with listeners in the test's process, so that a test can take a rule away from it."""
 
 import asyncio
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -21,8 +23,11 @@ from support.broker_in_thread import BrokerInThread, _end_tasks, _StoppedError
 from support.handled import SeededRandomness
 from support.raw_client import RawClient
 
+PATIENCE_S = 10.0
 
-class At(NamedTuple):
+
+@dataclass
+class At:
     port: int
 
 
@@ -90,3 +95,11 @@ def sign_in(
             return SignedIn(0, None, offer, reply.session_lifetime_ms)
         except SaslAuthenticationFailed:
             return SignedIn(0, "the server did not prove itself", offer)
+
+
+def until_users(server: SecuredInThread, name: str) -> None:
+    """They are made beside the first clients."""
+    until = time.monotonic() + PATIENCE_S
+    while not server.broker.lanes.users or not server.broker.lanes.users.of(name):
+        assert time.monotonic() < until
+        time.sleep(0.01)
