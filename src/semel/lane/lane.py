@@ -334,17 +334,13 @@ class Lane:
     def _make_room(self, size: int, claim: Claim, owed_change: int = 0) -> None:
         """Raises JournalFull if a payload of `size` bytes cannot be appended now."""
         limits = self._limits
-        kept = self._state.owed_size + owed_change
-        if claim is Claim.ORDINARY:
-            if size > limits.payload_bytes_max:
-                raise FrameTooLarge(
-                    f"a frame of {size} bytes, more than the {limits.payload_bytes_max} "
-                    f"that {limits.setting} allows"
-                )
-            kept += limits.headroom  # As `kept_size` has it, where every call counts.
-        else:
-            kept = kept_size(claim, kept, limits)
-        self._journal.reserve(size, kept)
+        if claim is Claim.ORDINARY and size > limits.payload_bytes_max:
+            raise FrameTooLarge(
+                f"a frame of {size} bytes, more than the {limits.payload_bytes_max} "
+                f"that {limits.setting} allows"
+            )
+        owed_size = self._state.owed_size + owed_change
+        self._journal.reserve(size, kept_size(claim, owed_size, limits))
 
     def _found_no_room(self, frame: Frame) -> None:
         for batch in frame.batches:
