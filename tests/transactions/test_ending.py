@@ -14,7 +14,7 @@ from semel.transactions.commands import Complete, End, InitProducer, Markers
 from semel.transactions.coordinator import decide
 from semel.transactions.dialect import Dialect
 from semel.transactions.transaction import Status
-from semel.types import EPOCH_MAX, ProducerId, TopicPartition
+from semel.types import EPOCH_MAX, ProducerId, Term, TopicPartition
 from support.deciding import decide_whole
 from support.transaction_world import (
     FIRST_PRODUCER_ID,
@@ -196,6 +196,21 @@ def test_a_prepared_transaction_is_waited_for(
     assert world.refusal(End(*now, commit, TV1)) is at_current
     assert world.refusal(End(*now, commit, TV2)) is ProducerFenced
     assert world.refusal(End(*before, commit, TV2)) is before_current
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("dialect", [TV1, TV2])
+def test_what_was_prepared_in_an_earlier_term_may_have_been_told(
+    commit: bool, dialect: Dialect
+) -> None:
+    """Over lanes it is committed before its completion is durable, so that its client may have
+    begun the next one, which is lost. It asks again until the votes are there."""
+    world = World()
+    now = world.init()
+    world.write(now, P0)
+    world.store.apply(replace(world.value, status=Status.PREPARE_COMMIT), world.now_ms)
+    world.term = Term(world.term + 1)
+    assert world.refusal(End(*now, commit, dialect)) is ConcurrentTransactions
 
 
 @pytest.mark.parametrize("commit", [True, False])

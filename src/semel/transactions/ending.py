@@ -41,7 +41,7 @@ def end(current: Transaction | None, command: End, context: Context) -> Decision
         return _answer_retry(current, command.commit)
     current = check_current(current, command.producer_id, command.producer_epoch)
     if current.is_prepared:
-        raise _refused_while_prepared(current, command)
+        raise _refused_while_prepared(current, command, context.term)
     if is_tv2:
         return _end_tv2(current, command.commit, context)
     return _end_tv1(current, command, context)
@@ -176,7 +176,10 @@ def _prepared(commit: bool) -> Status:
     return Status.PREPARE_COMMIT if commit else Status.PREPARE_ABORT
 
 
-def _refused_while_prepared(current: Transaction, command: End) -> RequestError:
+def _refused_while_prepared(current: Transaction, command: End, term: Term) -> RequestError:
+    if is_spent(current, term):
+        # Over lanes the client may have heard that it is committed, and have begun the next one.
+        return _still_prepared(current)
     if command.dialect is Dialect.TV2:
         # The epoch of a prepared transaction was not yet given to anyone.
         return ProducerFenced(f"{current.transactional_id!r} is {current.status.label}")

@@ -60,7 +60,7 @@ def lanes(shift: Shift) -> Workload:
             )
         return works
 
-    return Workload(TOPICS, _group(0), [], cast, rest_s=5.0, is_read_at_rest=True, config=CONFIG)
+    return Workload(TOPICS, _group(0), [], cast, rest_s=12.0, is_read_at_rest=True, config=CONFIG)
 
 
 def _group(number: int) -> str:
