@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from semel.journal.file.device import Device
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.settings import JournalSettings
+from semel.journal.pages import NotLoaded
 from semel.journal.seam import Journal
 from semel.types import Position
 
@@ -114,9 +115,15 @@ def stored_batches(
     """Whole stored batches from the one that holds `from_offset`, each beginning below the end."""
     if from_offset >= below_offset:
         return []
-    extents = journal.index.extents(partition, from_offset, below_offset, 2**30)
+    device, locate = journal._device, journal.segments.locate
+    while True:
+        try:
+            extents = journal.index.extents(partition, from_offset, below_offset, 2**30)
+            break
+        except NotLoaded as missing:
+            # The kernel does not have it any more; a broker would read it beside its loop.
+            missing.keep(device.read(missing.name, missing.offset, missing.size))
     found = journal.read_now(extents)
     if found is None:
-        device, locate = journal._device, journal.segments.locate
         found = [memoryview(device.read(*locate(position), size)) for position, size in extents]
     return found
