@@ -205,7 +205,7 @@ class Server:
         """Decide one request now; its reply leaves when the journal and its turn allow."""
         broker = self._broker
         call, body, handler = read(frame, connection)
-        must_wait = bool(call.api.rights) and not connection.rights.is_known
+        must_wait = not connection.rights.is_known and bool(call.api.rights)
         if broker.is_shared:
             lanes = broker.lanes.led
             call.ends = (

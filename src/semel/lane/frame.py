@@ -48,6 +48,8 @@ _BATCH: Final = struct.Struct(">BIIqii")
 pack_head: Final = _HEAD.pack
 pack_entry: Final = _ENTRY.pack
 pack_batch: Final = _BATCH.pack
+_pack_only_batch: Final = struct.Struct(_HEAD.format + _BATCH.format.removeprefix(">")).pack
+"""All of a frame that stands before the rest of its one batch."""
 
 assert _BATCH.size == ENTRY_SIZE + PREFIX_SIZE
 
@@ -163,6 +165,8 @@ class Frame:
 
     def encode(self) -> list[Buffer]:
         """The payload. Small pieces are joined, as each costs the checksum and the write a call."""
+        if len(self.entries) == 1 and self.batches:
+            return self._encode_batch(self.batches[0])
         parts: list[Buffer] = []
         small = bytearray(pack_head(self.layout, self.at.now_ms, self.at.wall_ms))
         for entry in self.entries:
@@ -183,6 +187,24 @@ class Frame:
         if small:
             parts.append(small)
         return parts
+
+    def _encode_batch(self, entry: BatchEntry) -> list[Buffer]:
+        """The only one, as a small producer's request brings it."""
+        at, body = self.at, entry.body
+        size = len(body)
+        start = _pack_only_batch(
+            self.layout,
+            at.now_ms,
+            at.wall_ms,
+            BATCH,
+            entry.number,
+            size,
+            entry.base_offset,
+            entry.header.length,
+            entry.term,
+        )
+        rest = body[PREFIX_SIZE:]
+        return [start + rest] if size < JOINED_SIZE_MAX else [start, rest]
 
 
 def decode(payload: memoryview, position: Position) -> Frame:
