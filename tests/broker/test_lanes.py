@@ -24,7 +24,6 @@ from semel.errors import (
     NotLeaderOrFollower,
     ProtocolError,
     TopicAlreadyExists,
-    UnknownTopicOrPartition,
 )
 from semel.journal.file.memory import MemoryDevice
 from semel.records.records import Record, decode_batch, encode_batch
@@ -32,16 +31,27 @@ from semel.types import OFFSETS_TOPIC
 from semel.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from semel.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.wire.messages.describe_cluster import DescribeClusterRequest
 from semel.wire.messages.describe_groups import DescribeGroupsRequest
 from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from semel.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.heartbeat import HeartbeatRequest
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.messages.leave_group import LeaveGroupRequest
+from semel.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -49,6 +59,11 @@ from semel.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from semel.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from support.compiled import plain_python
 from support.handled import CONFIG, LoopClock, Peer, SeededRandomness, call, started
@@ -677,6 +692,21 @@ async def test_a_topic_that_the_catalogue_lost_is_dropped_when_it_is_led_again(
         assert not broker.lanes.by_number[1].view.hosts("t")
 
 
+async def refusals_elsewhere(broker: Broker) -> set[int]:
+    """Of the partition in lane 1, by all that ask its leader without reading or writing."""
+    ends = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", [ListOffsetsPartition(1, -1, -1)])])
+    listed = await call(broker, "list_offsets", 6, ends)
+    removal = [DeleteRecordsTopic("t", [DeleteRecordsPartition(1, 0)])]
+    deleted = await call(broker, "delete_records", 2, DeleteRecordsRequest(removal, 1_000))
+    writers = [TopicRequest("t", [1])]
+    described = await call(broker, "describe_producers", 0, DescribeProducersRequest(writers))
+    terms = [OffsetForLeaderTopic("t", [OffsetForLeaderPartition(1, -1, 0)])]
+    epochs = OffsetForLeaderEpochRequest(topics=terms)
+    ended = await call(broker, "offset_for_leader_epoch", 4, epochs)
+    answers = (listed, deleted, described, ended)
+    return {each.topics[0].partitions[0].error_code for each in answers}
+
+
 @plain_python
 @on_two_lanes
 async def test_a_lane_without_room_is_told_of_a_topic_and_of_its_end_later(
@@ -689,8 +719,10 @@ async def test_a_lane_without_room_is_told_of_a_topic_and_of_its_end_later(
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(broker.journals[1], "reserve", full)
             await create(broker)
-            refused = (UnknownTopicOrPartition.code, -1)
+            refused = (NotLeaderOrFollower.code, -1)
             assert await produced(broker, over_both()) == [(NONE, 0), refused]
+            assert await fetched(broker) == [(NONE, 1), (NotLeaderOrFollower.code, 0)]
+            assert await refusals_elsewhere(broker) == {NotLeaderOrFollower.code}
         await elapse(60)
         assert await produced(broker, over_both()) == [(NONE, 1), (NONE, 0)]
         with pytest.MonkeyPatch.context() as patched:

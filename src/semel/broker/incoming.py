@@ -58,8 +58,7 @@ def look_at(
     """Find the partition and check the batch. Raises the refusal that the producer gets."""
     if isinstance(topic, RequestError):
         raise topic
-    lane = broker.lanes.at(topic, data.index)
-    partition = lane.view.partition(topic.name, data.index)
+    lane, partition = broker.lanes.hosted(topic, data.index)
     if topic.is_internal:
         raise InvalidTopic(f"clients may not write to {topic.name!r}")
     batch = memoryview(data.records or b"")

@@ -15,7 +15,7 @@ from semel.errors import (
     UnknownTopicOrPartition,
 )
 from semel.lane.lane import Lane, Mark
-from semel.lane.view import CatalogueView, TopicView
+from semel.lane.view import CatalogueView, PartitionView, TopicView
 from semel.types import TopicPartition
 
 CONTROLLER: Final = 0
@@ -113,12 +113,22 @@ class LedLanes:
 
     # Where things lie
 
-    def of(self, partition: TopicPartition) -> Lane:
-        """Raises UnknownTopicOrPartition, or NotLeaderOrFollower if it is led elsewhere, or if the
-        catalogue is."""
-        return self.at(self.topic_named(partition.topic), partition.partition)
+    def of(self, partition: TopicPartition) -> tuple[Lane, PartitionView]:
+        """As `hosted`, of a topic by its name."""
+        return self.hosted(self.topic_named(partition.topic), partition.partition)
+
+    def hosted(self, topic: TopicView, index: int) -> tuple[Lane, PartitionView]:
+        """As `at`, with the partition. Raises NotLeaderOrFollower also if its lane has not heard of
+        it yet: the catalogue may be ahead, and clients that heard of no topic would forget it."""
+        lane = self.at(topic, index)
+        try:
+            return lane, lane.view.partition(topic.name, index)
+        except UnknownTopicOrPartition:
+            raise NotLeaderOrFollower(f"{topic.name}-{index} is not led here yet") from None
 
     def at(self, topic: TopicView, index: int) -> Lane:
+        """Raises UnknownTopicOrPartition, or NotLeaderOrFollower if it is led elsewhere, or if the
+        catalogue is."""
         if 0 <= index < topic.partition_count:
             lane = self.by_number.get(topic.lane_of(index))
             if lane is None:

@@ -42,7 +42,7 @@ def _delete(
     try:
         call.require(DELETE_TOPIC, topic)
         partition = TopicPartition(topic, wanted.partition_index)
-        lane = broker.lanes.of(partition)
+        lane, _ = broker.lanes.of(partition)
         if topic in INTERNAL_TOPICS:
             raise InvalidTopic(f"topic {topic!r} belongs to the broker")
         keeping = keeping_of(broker.lanes.catalogue.named(topic).config, broker.config)

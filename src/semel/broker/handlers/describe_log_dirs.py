@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from semel.broker.answer import Answer, Call
 from semel.errors import ClusterAuthorizationFailed, CorruptJournal, RequestError
 from semel.lane.view import CatalogueView
-from semel.types import TopicPartition
 from semel.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -67,7 +66,7 @@ def _wanted(
 async def _described(broker: "Broker", name: str, index: int) -> DescribeLogDirsPartition | None:
     """None if the partition lies elsewhere or nowhere, or cannot be read."""
     try:
-        lane = broker.lanes.of(TopicPartition(name, index))
+        lane = broker.lanes.at(broker.lanes.topic_named(name), index)
         written = lane.view.written(name, index)
         size = 0 if written is None else await lane.log.bytes_of(written)
     except (RequestError, CorruptJournal, OSError):

@@ -32,7 +32,7 @@ def describe_producers(broker: "Broker", request: DescribeProducersRequest, call
 def _describe(broker: "Broker", topic: str, index: int, call: Call) -> PartitionResponse:
     try:
         call.require(READ_TOPIC, topic)
-        lane = broker.lanes.of(TopicPartition(topic, index))
+        lane, _ = broker.lanes.of(TopicPartition(topic, index))
         producers = lane.view.producers(topic, index)
     except RequestError as error:
         return PartitionResponse(index, error.code, str(error) or None)

@@ -113,8 +113,7 @@ def _partitions(
         for wanted in asked.partitions:
             with contextlib.suppress(RequestError):
                 topic = _topic(broker, asked, call)
-                lane = broker.lanes.at(topic, wanted.partition)
-                found.append((lane, lane.view.partition(topic.name, wanted.partition)))
+                found.append(broker.lanes.hosted(topic, wanted.partition))
     return found
 
 
@@ -168,9 +167,8 @@ class _Look:
         try:
             if isinstance(topic, RequestError):
                 raise topic
-            lane = self._broker.lanes.at(topic, wanted.partition)
+            lane, partition = self._broker.lanes.hosted(topic, wanted.partition)
             view = lane.view
-            partition = view.partition(topic.name, wanted.partition)
             if wanted.current_leader_epoch != NO_LEADER_EPOCH:
                 view.check_leader_epoch(wanted.current_leader_epoch)
             if not partition.log_start_offset <= wanted.fetch_offset <= partition.log_end_offset:

@@ -152,8 +152,7 @@ class _Searches:
         timestamp_ms = wanted.timestamp
         if timestamp_ms < 0 and self._version < SINCE.get(timestamp_ms, NEVER):
             raise UnsupportedVersion(f"timestamp {timestamp_ms} has no meaning")
-        lane = self._broker.lanes.of(TopicPartition(topic, wanted.partition_index))
-        partition = lane.view.partition(topic, wanted.partition_index)
+        lane, partition = self._broker.lanes.of(TopicPartition(topic, wanted.partition_index))
         lane.view.check_leader_epoch(wanted.current_leader_epoch)
         if self._request.isolation_level == READ_COMMITTED:
             if timestamp_ms == LATEST:

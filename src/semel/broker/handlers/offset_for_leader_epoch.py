@@ -46,9 +46,8 @@ def _look_up(
     try:
         if not call.may_see(CLUSTER_ACTION):
             call.require(DESCRIBE_TOPIC, topic)
-        lane = broker.lanes.of(TopicPartition(topic, wanted.partition))
+        lane, partition = broker.lanes.of(TopicPartition(topic, wanted.partition))
         epoch = lane.view.epoch
-        partition = lane.view.partition(topic, wanted.partition)
         lane.view.check_leader_epoch(wanted.current_leader_epoch)
     except RequestError as error:
         return EpochEndOffset(error.code, wanted.partition)

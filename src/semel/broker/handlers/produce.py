@@ -193,7 +193,7 @@ async def _look_up(broker: "Broker", answer: Answer, missed: list[Missed], acks:
     """Turn refusals into the answers of the originals that the log still has."""
     for response, incoming, error in missed:
         try:
-            lane = broker.lanes.of(incoming.partition.topic_partition)
+            lane, _ = broker.lanes.of(incoming.partition.topic_partition)
             offset = await lane.log.find_original(
                 incoming.partition, incoming.header, incoming.fingerprint, error
             )

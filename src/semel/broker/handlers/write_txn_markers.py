@@ -70,7 +70,7 @@ def _write(broker: "Broker", marker: WritableTxnMarker, topic: str, index: int) 
     coordinator_epoch = Term(marker.coordinator_epoch)
     try:
         partition = TopicPartition(topic, index)
-        lane = broker.lanes.of(partition)
+        lane, _ = broker.lanes.of(partition)
         check_coordinator(coordinator_epoch, lane.view.term)
         open_since = lane.view.open_in(partition, producer_id)
         if open_since is None:
