@@ -2,11 +2,15 @@
 
 from itertools import pairwise
 
+import msgspec
+import pytest
+
 from semel.cli.story import Event, Story, events_of, stories_of
 from semel.client.admin.transaction_history import StoredValue, TransactionTrace, WrittenRecords
 from semel.records.control import Marker, MarkerType
-from semel.transactions.transaction import Status, Transaction
-from semel.types import ProducerEpoch, ProducerId, TopicPartition, TransactionalId
+from semel.transactions.key import TransactionKey
+from semel.transactions.transaction import NO_TERM, JoinedLane, Status, Transaction
+from semel.types import ProducerEpoch, ProducerId, Term, TopicPartition, TransactionalId
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -101,3 +105,64 @@ def test_records_of_a_compacted_log_keep_their_own_time() -> None:
     (one,) = stories_of([stored(3, 1_502, Status.COMPLETE_COMMIT, FIRST)])
     events = told(one._replace(traces={FIRST: trace(1_100, 1_501)}))
     assert events == [(1_100, "c", 0), (1_502, "d", 0), (1_502, "b", None)]
+
+
+KEY = TransactionKey(0, Term(2), ProducerId(7), ProducerEpoch(0), 1)
+
+
+def over_lanes(at: StoredValue, *lanes: tuple[int, int]) -> StoredValue:
+    joined = tuple(JoinedLane(lane, Term(term)) for lane, term in lanes)
+    return at._replace(value=msgspec.structs.replace(at.value, lanes=joined, key=KEY))
+
+
+def noted(one: Story) -> list[str]:
+    return [event.words for event in events_of(one) if event.flow == "b"]
+
+
+@pytest.mark.parametrize(
+    ("vote", "last"),
+    [
+        ("awaited", None),
+        ("yes", stored(4, 1_400, Status.COMPLETE_COMMIT)),
+        ("no", stored(4, 1_400, Status.COMPLETE_ABORT)),
+    ],
+)
+def test_lanes_join_in_their_terms_and_vote(vote: str, last: StoredValue | None) -> None:
+    values = [
+        over_lanes(stored(0, 1_000, Status.ONGOING, FIRST, SECOND), (1, NO_TERM), (2, NO_TERM)),
+        over_lanes(stored(1, 1_100, Status.ONGOING, FIRST, SECOND), (1, 3), (2, NO_TERM)),
+        over_lanes(stored(2, 1_200, Status.PREPARE_COMMIT, FIRST, SECOND), (1, 3), (2, NO_TERM)),
+    ]
+    if last is not None:
+        ended = msgspec.structs.replace(last.value, key=KEY, is_voted_down=vote == "no")
+        values.append(last._replace(value=ended))
+    (one,) = stories_of(values)
+    assert (one.key, one.lanes, one.vote) == (KEY, ((1, 3), (2, NO_TERM)), vote)
+    assert one.title.endswith("by producer 7 of lane 0, with lanes 1, 2")
+    said = {
+        "awaited": [],
+        "yes": ["pay → committed: other lanes said yes"],
+        "no": ["pay → aborted: another lane said no, as it may have lost writes"],
+    }
+    assert noted(one) == [
+        "pay → ongoing",
+        "pay → ongoing, lane 1 in term 3",
+        "pay → prepare commit: other lanes vote",
+        *said[vote],
+    ]
+    # Nobody asked for what a lane made of it.
+    assert [event.what for event in events_of(one) if event.flow == "a"] == ["begin", "commit"]
+
+
+def test_a_transaction_of_one_lane_has_no_votes_also_behind_one_that_had_some() -> None:
+    values = [
+        stored(0, 1_000, Status.ONGOING, FIRST),
+        stored(1, 1_100, Status.PREPARE_COMMIT, FIRST),
+        stored(2, 1_200, Status.COMPLETE_COMMIT),
+    ]
+    with_key = [
+        each._replace(value=msgspec.structs.replace(each.value, key=KEY)) for each in values
+    ]
+    (one,) = stories_of(with_key)
+    assert (one.key, one.lanes, one.vote) == (None, (), None)
+    assert noted(one) == ["pay → ongoing", "pay → prepare commit", "pay → committed"]

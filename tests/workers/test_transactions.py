@@ -1,5 +1,6 @@
 """Transactions over the lanes of several processes, under unmodified clients."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from semel.cli.main import main
 from semel.testing import Broker
 from support.clients import QUIET
 
@@ -94,6 +96,36 @@ def test_what_one_producer_commits_over_all_workers_is_read_whole(
     consumer.close()
     assert committed.offset == 7
     assert committed_values(workers, topic) == [[b"0", b"2"]] * WORKERS
+
+
+def test_the_timeline_tells_which_lanes_took_part_and_how_they_voted(
+    workers: Broker, capfd: pytest.CaptureFixture[str]
+) -> None:
+    create(workers, "told")
+    servers = workers.bootstrap_servers
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": servers, "transactional.id": "told", **QUIET}
+    )
+    producer.init_transactions(PATIENCE_S)
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        for index in range(WORKERS):
+            producer.produce("told", b"value", partition=index)
+        assert producer.flush(PATIENCE_S) == 0
+        end(PATIENCE_S)
+    capfd.readouterr()
+    assert main(["txn", "timeline", "told", "--json", "-b", servers]) == 0
+    committed, aborted = json.loads(capfd.readouterr().out)
+    assert [committed["outcome"], aborted["outcome"]] == ["committed", "aborted"]
+    assert [committed["vote"], aborted["vote"]] == ["yes", None]
+    for story in (committed, aborted):
+        lanes = [story["coordinator"], *story["lanes"]]
+        assert sorted(each["lane"] for each in lanes) == list(range(WORKERS))
+        assert {each["term"] for each in lanes} == {0}
+    assert main(["txn", "timeline", "told", "-n", "1", "-b", servers]) == 0
+    out = capfd.readouterr().out
+    for lane in aborted["lanes"]:
+        assert f", lane {lane['lane']} in term 0" in out
 
 
 def test_transactions_are_whole_while_workers_are_killed(tmp_path: Path) -> None:

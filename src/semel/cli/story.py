@@ -10,18 +10,23 @@ The parts that talk to each other are those of the protocol, and so are the ways
 Which trace in a partition is of which transaction: under TV2 every transaction ends under an epoch
 of its own. Under TV1 many share one, and the time of the marker tells: the first one not before
 the decision, since the next transaction cannot be decided before this one is marked.
+
+Over several lanes each other one joins in a term, and votes before a commit. Votes are not in the
+log; what is there behind the commit that was asked for tells what they were.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from semel.cli.times import duration_in_words
 from semel.client.admin.transaction_history import StoredValue, TransactionTrace
 from semel.records.control import MarkerType
+from semel.spelling import noun
 from semel.transactions.dialect import Dialect
-from semel.transactions.transaction import PREPARED, Status
+from semel.transactions.key import TransactionKey
+from semel.transactions.transaction import NO_TERM, PREPARED, JoinedLane, Status, Transaction
 from semel.types import TopicPartition
 
 COMPLETED = frozenset({Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT})
@@ -38,6 +43,16 @@ _OUTCOMES = {
 
 _SKEW_MS = 5_000
 """How far the clocks of two brokers may lie apart."""
+
+
+Vote = Literal["awaited", "yes", "no"]
+"""Of all other lanes together."""
+
+_VOTES: Final[Mapping[Vote, str]] = {
+    "awaited": "other lanes vote",
+    "yes": "other lanes said yes",
+    "no": "another lane said no, as it may have lost writes",
+}
 
 
 class Event(NamedTuple):
@@ -83,6 +98,23 @@ class Story(NamedTuple):
         return self.values[0].written_at_ms
 
     @property
+    def key(self) -> TransactionKey | None:
+        """By which other lanes know it, with the coordinator's own; None if there are none."""
+        return next((stored.value.key for stored in self.values if stored.value.lanes), None)
+
+    @property
+    def lanes(self) -> tuple[JoinedLane, ...]:
+        """The others; the end no longer names them, so a compacted log may not either."""
+        return next(
+            (stored.value.lanes for stored in reversed(self.values) if stored.value.lanes), ()
+        )
+
+    @property
+    def vote(self) -> Vote | None:
+        """None if none was needed: nobody asked to commit, or no other lane had joined."""
+        return _vote(self.values[-1].value, self.lanes)
+
+    @property
     def title(self) -> str:
         last = self.values[-1]
         words = [self.outcome]
@@ -90,6 +122,9 @@ class Story(NamedTuple):
             words.append(f"after {duration_in_words(last.written_at_ms - self.started_at_ms)}")
         producer = self.ended or last
         words.append(f"by producer {producer.value.producer_id}")
+        if self.key is not None:
+            others = ", ".join(str(each.lane) for each in self.lanes)
+            words.append(f"of lane {self.key.lane}, with {noun(len(self.lanes), 'lane')} {others}")
         return " ".join(words)
 
 
@@ -118,9 +153,9 @@ def events_of(story: Story) -> Iterator[Event]:
         if status in COMPLETED:
             yield from _marked(story)
         cause = _cause(story, stored, before)
-        if status not in COMPLETED | {Status.DEAD} and not cause:
+        if status not in COMPLETED | {Status.DEAD} and not cause and _is_asked_for(stored, before):
             yield _asked(stored, before)
-        yield _noted(stored, before, cause)
+        yield _noted(story, stored, before, cause)
         before = stored
     yield from written
     if story.values[-1].value.status in PREPARED:
@@ -129,6 +164,27 @@ def events_of(story: Story) -> Iterator[Event]:
 
 def _moment(event: Event) -> int:
     return event.at_ms or 0
+
+
+def _vote(value: Transaction, lanes: Iterable[JoinedLane]) -> Vote | None:
+    """Law: only a no leads from a commit that was asked for to an abort."""
+    has_voters = any(each.term != NO_TERM for each in lanes)
+    match value.status:
+        case Status.PREPARE_COMMIT if has_voters:
+            return "awaited"
+        case Status.COMPLETE_COMMIT if has_voters:
+            return "yes"
+        case Status.COMPLETE_ABORT if value.is_voted_down:
+            return "no"
+        case _:
+            return None
+
+
+def _is_asked_for(stored: StoredValue, before: StoredValue | None) -> bool:
+    """False if a lane has joined with partitions that were there, or what is open was doomed."""
+    if before is None or {stored.value.status, before.value.status} != {Status.ONGOING}:
+        return True
+    return not stored.value.partitions <= before.value.partitions
 
 
 def _asked(stored: StoredValue, before: StoredValue | None) -> Event:
@@ -165,7 +221,7 @@ def _cause(story: Story, stored: StoredValue, before: StoredValue | None) -> str
     return "by its coordinator" if is_bumped else ""
 
 
-def _noted(stored: StoredValue, before: StoredValue | None, cause: str) -> Event:
+def _noted(story: Story, stored: StoredValue, before: StoredValue | None, cause: str) -> Event:
     value = stored.value
     name = value.transactional_id
     if value.status is Status.EMPTY:
@@ -181,8 +237,16 @@ def _noted(stored: StoredValue, before: StoredValue | None, cause: str) -> Event
         words = f"{name} → {state}"
         if before is not None and before.value.producer_epoch != value.producer_epoch:
             words += f", epoch {value.producer_epoch}"
-        if cause:
-            words += f": {cause}"
+        known = before.value.lanes if before is not None else ()
+        for lane, term in value.lanes:
+            if term != NO_TERM and (lane, term) not in known:
+                words += f", lane {lane} in term {term}"
+        if value.is_doomed and not (before is not None and before.value.is_doomed):
+            words += ", can only be aborted"
+        vote = _vote(value, story.lanes)
+        reason = cause or (_VOTES[vote] if vote is not None else "")
+        if reason:
+            words += f": {reason}"
     return Event(
         "b",
         stored.written_at_ms,

@@ -16,6 +16,7 @@ from semel.client.admin.transactions import active_producers
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import ends_of, offsets_at
 from semel.errors import ConfigError
+from semel.transactions.transaction import NO_TERM
 from semel.types import TopicPartition
 
 _MARGIN_MS = 10_000
@@ -46,7 +47,8 @@ def timeline(
     """Draw what happened to the last transactions of an id, with times in UTC.
 
     (a) the producer asks its coordinator, (b) the coordinator notes it in the transaction log,
-    (c) the producer writes data, (d) the coordinator marks where the transaction ended.
+    (c) the producer writes data, (d) the coordinator marks where the transaction ended. Over
+    several lanes, (b) tells which has joined in which term, and how they voted.
     """
     if count < 1:
         raise ConfigError("--count must be at least 1")
@@ -112,9 +114,16 @@ def _found(offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
 
 
 def _as_json(story: Story) -> dict[str, object]:
+    """The coordinator, where others took part; no term of those that nothing was written to."""
+    key = story.key
     return {
         "outcome": story.outcome,
         "started_at_ms": story.started_at_ms,
+        "coordinator": None if key is None else {"lane": key.lane, "term": key.term},
+        "lanes": [
+            {"lane": lane, "term": None if term == NO_TERM else term} for lane, term in story.lanes
+        ],
+        "vote": story.vote,
         "events": [_event_as_json(event) for event in events_of(story)],
     }
 
