@@ -2,9 +2,13 @@
 
 import asyncio
 from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from semel.broker.door import Door, Gate
+from semel.broker.reception import Reception
 from semel.broker.turns import CREDIT_S, Turns
 from support.seeded_loop import elapse, run
 
@@ -86,5 +90,67 @@ def test_who_goes_while_waiting_takes_nobodys_turn() -> None:
             await stays
         assert order == ["stays"]
         assert not turns._waiting
+
+    run(Random(1), main())
+
+
+def test_who_goes_in_the_moment_of_the_turn_stops_nobody() -> None:
+    async def main() -> None:
+        turns, order = Turns(0.1, one_at_a_time=True), list[str]()
+        await turns.begin("first")
+        async with asyncio.TaskGroup() as tasks:
+            gone = tasks.create_task(begun(turns, "gone", order))
+            stays = tasks.create_task(begun(turns, "stays", order))
+            await elapse(0.1)
+            turns.end()
+            # The timer comes before the task hears that it is cancelled.
+            gone.cancel()
+            turns._call_next()
+            await stays
+        assert order == ["stays"]
+        assert not turns._waiting
+
+    run(Random(1), main())
+
+
+class Knock(asyncio.Transport):
+    """From another address each time."""
+
+    def __init__(self, gate: Gate, number: int) -> None:
+        super().__init__({"peername": (f"2001:db8::{number:x}", 4000)})
+        self._door = Door(gate)
+        self._door.connection_made(self)
+
+    def pause_reading(self) -> None:
+        """Nothing comes."""
+
+    def abort(self) -> None:
+        asyncio.get_running_loop().call_soon(self._door.connection_lost, None)
+
+
+def test_nobody_waits_for_a_handshake_who_has_gone() -> None:
+    async def main() -> None:
+        turns, reception = Turns(0.1, one_at_a_time=False), Reception(1_000, 5, 5)
+        turns.spend(1_000)
+        async with asyncio.TaskGroup() as tasks:
+            gate: Any = SimpleNamespace(
+                desk=SimpleNamespace(
+                    server=SimpleNamespace(
+                        start_task=tasks.create_task, turned_away=lambda host, reason: None
+                    ),
+                    handshakes=turns,
+                    broker=SimpleNamespace(metering=SimpleNamespace(lets_in=lambda host: True)),
+                ),
+                reception=reception,
+                certificates=SimpleNamespace(context=None),
+                is_proxy=lambda host: False,
+            )
+            for number in range(50):
+                Knock(cast(Gate, gate), number)
+                await elapse(0.001)
+            # As many as the reception holds, though others have come.
+            assert len(reception) == len(turns._waiting) == 5
+            await elapse(2)
+            assert (len(reception), len(turns._waiting)) == (0, 0)
 
     run(Random(1), main())

@@ -129,6 +129,14 @@ def oidc(**changes: str | None) -> dict[str, str]:
         ({"sasl.pasword": "x"}, "'sasl.pasword'; did you mean 'sasl.password'"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is missing: it is one of PLAIN"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "or say sasl.username"),
+        (
+            oidc(ssl__truststore__password="tulip"),
+            r"that ssl\.truststore\.location names, and that",
+        ),
+        (
+            oidc(ssl__keystore__password="tulip"),
+            r"keystore\.password opens the store that ssl\.key",
+        ),
         (oidc(sasl__oauthbearer__method="default"), "can be oidc alone"),
         (oidc(sasl__login__callback__handler__class="my.Handler"), "cannot be called here"),
         (oidc(sasl__oauthbearer__token__endpoint__url=None), "token.endpoint.url is missing"),

@@ -110,6 +110,8 @@ class Door(asyncio.BufferedProtocol):
         self._header: ProxyHeader | None = None
         self._host = ""
         self._is_through = self._has_ended = False
+        self._waiting: asyncio.Task[None] | None = None
+        """For a turn to shake hands."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -128,6 +130,7 @@ class Door(asyncio.BufferedProtocol):
             self._go_on(visit)
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._wait_no_more()
         if self._visit is not None and not self._is_through:
             self._visit.over()
 
@@ -139,7 +142,15 @@ class Door(asyncio.BufferedProtocol):
             return
         self._has_ended = True
         self._gate.desk.server.turned_away(f"/{self._host}", reason)
+        self._wait_no_more()
         self._transport.abort()
+
+    def _wait_no_more(self) -> None:
+        """Law: nobody waits for a turn who is not in the reception. So those who wait are bounded
+        as those are who have come, and no turn is for somebody who is gone."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
 
     # Whom a proxy brings
 
@@ -176,14 +187,14 @@ class Door(asyncio.BufferedProtocol):
             self._let_through(visit, self._transport, None)
             self._transport.resume_reading()
         else:
-            self._gate.desk.server.start_task(self._shake_hands(visit, certificates.context))
+            work = self._shake_hands(visit, certificates.context)
+            self._waiting = self._gate.desk.server.start_task(work)
 
     async def _shake_hands(self, visit: Visit, context: ssl.SSLContext) -> None:
         loop, early = self._gate.reception.loop, Early()
         try:
             await self._gate.desk.handshakes.begin(self._host, HANDSHAKE_S)
-            if self._has_ended:
-                return
+            self._waiting = None
             secured = await loop.start_tls(
                 self._transport,
                 early,

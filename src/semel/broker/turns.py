@@ -82,12 +82,17 @@ class Turns:
             if turns:
                 # Behind all others.
                 self._waiting[host] = turns
-            self._take(turn.cost_s)
-            turn.called.set_result(None)
+            # Who has gone in this very moment, and was not told yet, takes nothing.
+            if not turn.called.cancelled():
+                self._take(turn.cost_s)
+                turn.called.set_result(None)
         self._plan()
 
     def _forget(self, host: str, turn: _Turn) -> None:
-        turns = self._waiting[host]
+        turns = self._waiting.get(host)
+        if turns is None or turn not in turns:
+            # It was passed over already.
+            return
         turns.remove(turn)
         if not turns:
             del self._waiting[host]

@@ -146,6 +146,11 @@ class _Settings:
                 raise self._refusal(
                     f"ssl.{store}.type", f"is {kind!r}: it is one of {', '.join(_STORES)}"
                 )
+            if self._text(f"ssl.{store}.password") and not self._text(f"ssl.{store}.location"):
+                raise self._refusal(
+                    f"ssl.{store}.password",
+                    f"opens the store that ssl.{store}.location names, and that is missing",
+                )
         checked = self._text("ssl.endpoint.identification.algorithm")
         return Tls(
             trusted=self._text("ssl.truststore.certificates")
