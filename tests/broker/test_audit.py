@@ -61,7 +61,19 @@ def test_a_flood_of_kinds_is_counted_together_and_takes_no_memory() -> None:
     assert stream.lines[0][1]["right"] == "Read topic"
     time.now_ms += int(COUNTED_S * 1000)
     audit.tell()
-    assert stream.lines[KINDS_MAX:] == [("more of many kinds", {"times": 2 * KINDS_MAX})]
+    told = {"of": "access refused", "times": 2 * KINDS_MAX}
+    assert stream.lines[KINDS_MAX:] == [("more of many kinds", told)]
+
+
+def test_who_comes_in_is_told_though_others_make_up_names_at_the_door() -> None:
+    stream = Stream()
+    audit = Audit(Time(), stream)
+    for number in range(2 * KINDS_MAX):
+        audit.sign_in_refused("CLIENTS", "10.0.0.9", "PLAIN", f"name-{number}", "no such user")
+    audit.signed_in(ANA, "PLAIN")
+    audit.access_refused(ANA, READ_TOPIC, "topic")
+    events = [event for event, _ in stream.lines[KINDS_MAX:]]
+    assert events == ["signed in", "access refused"]
 
 
 def test_every_change_is_told_and_a_name_cannot_write_lines_of_its_own() -> None:

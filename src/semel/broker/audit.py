@@ -8,6 +8,7 @@ must not fill the disk.
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
@@ -20,7 +21,8 @@ from semel.world import Clock
 COUNTED_S: Final = 60.0
 """Between two lines that say the same."""
 KINDS_MAX: Final = 1_000
-"""So many lines are remembered, beyond which what is new is counted together."""
+"""So many lines of one event are remembered, beyond which what is new is counted together. Of each:
+who makes up names at the door must not keep out of the log who has come in."""
 SHOWN_MAX: Final = 200
 """Of a text that a client has said."""
 
@@ -36,7 +38,8 @@ class Audit:
         self._clock = clock
         self._sink = sink
         self._counted: dict[tuple[str, Values], _Counted] = {}
-        self._overflow = 0
+        self._kinds: Counter[str] = Counter()
+        self._overflow: Counter[str] = Counter()
 
     def signed_in(self, caller: Caller, mechanism: str) -> None:
         self._told_or_counted("signed in", (*_of(caller), ("mechanism", mechanism)))
@@ -75,22 +78,25 @@ class Audit:
         now_ms = self._clock.monotonic_ms()
         for key, counted in list(self._counted.items()):
             if now_ms >= counted.silent_until_ms:
+                event, values = key
                 del self._counted[key]
+                self._kinds[event] -= 1
                 if counted.untold:
-                    event, values = key
                     self._sink(event, **_as_told(values), times=counted.untold)
-        if self._overflow and len(self._counted) < KINDS_MAX:
-            self._sink("more of many kinds", times=self._overflow)
-            self._overflow = 0
+        for event, times in list(self._overflow.items()):
+            if self._kinds[event] < KINDS_MAX:
+                self._sink("more of many kinds", of=event, times=times)
+                del self._overflow[event]
 
     def _told_or_counted(self, event: str, values: Values) -> None:
         key = event, values
         counted = self._counted.get(key)
         if counted is not None:
             counted.untold += 1
-        elif len(self._counted) >= KINDS_MAX:
-            self._overflow += 1
+        elif self._kinds[event] >= KINDS_MAX:
+            self._overflow[event] += 1
         else:
+            self._kinds[event] += 1
             self._counted[key] = _Counted(self._clock.monotonic_ms() + int(COUNTED_S * 1000))
             self._sink(event, **_as_told(values))
 

@@ -57,7 +57,8 @@ class Gate:
 
     def is_proxy(self, host: str) -> bool:
         proxies = self.listener.proxies
-        if not proxies:
+        if not proxies or not host:
+            # Without an address somebody has gone already.
             return False
         address = ipaddress.ip_address(host.partition("%")[0])
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
