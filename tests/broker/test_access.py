@@ -15,11 +15,12 @@ from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker
 from semel.broker.config import AUTHORIZER, BrokerConfig
 from semel.broker.dispatch import route
-from semel.broker.handlers import fetch
-from semel.errors import ConfigError
+from semel.broker.handlers import describe_topic_partitions, fetch
+from semel.errors import ConfigError, CoordinatorLoadInProgress
+from semel.lane.leader import LedBy
 from semel.lane.rules import AddRules, RemoveRules
 from semel.lane.topics import CreateTopic
-from semel.types import Position
+from semel.types import Position, Term
 from semel.wire.apis import APIS
 from semel.wire.rights import (
     CLUSTER_NAME,
@@ -256,6 +257,35 @@ async def test_who_may_know_of_a_topic_hears_that_it_may_not(machine: Machine) -
             describes = case.module in ("metadata", "offset_fetch")
             expected = set() if describes else {TOPIC_REFUSED}
             assert {code for code in codes(response) if code} == expected, case
+
+
+@on_a(Guarded)
+async def test_the_leader_is_asked_for_nothing_that_the_client_may_not_see(
+    machine: Machine,
+) -> None:
+    asked: list[str] = []
+
+    def leader_to_ask(broker: Broker, call: Any) -> LedBy:
+        return LedBy(Term(1), 2, "there", 9)
+
+    async def forwarded(broker: Broker, leader: LedBy, call: Any, body: Any) -> Any:
+        asked.extend(topic.name for topic in body.topics)
+        raise CoordinatorLoadInProgress
+
+    async with machine.broker() as broker:
+        await fill(broker)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(describe_topic_partitions, "leader_to_ask", leader_to_ask)
+            patch.setattr(describe_topic_partitions, "forwarded", forwarded)
+            for name in (TOPIC, NEW_TOPIC):
+                topics = [{"name": name}]
+                body = request("describe_topic_partitions", topics=topics)
+                told = await call(broker, "describe_topic_partitions", 0, body, as_(broker))
+                assert [*codes(told)] == [TOPIC_REFUSED]
+            assert asked == []
+            say(broker, rules([DESCRIBE_TOPIC], NEW_TOPIC))
+            await call(broker, "describe_topic_partitions", 0, body, as_(broker))
+            assert asked == [NEW_TOPIC]
 
 
 # What is left out.

@@ -45,10 +45,16 @@ def describe_topic_partitions(
     leader = leader_to_ask(broker, call)
     if leader is not None and not (
         broker.lanes.knows_topics
-        and all(topic.name in broker.lanes.catalogue for topic in request.topics)
+        and all(_is_told_here(broker, topic.name, call) for topic in request.topics)
     ):
         return _described_there(leader, broker, request, call)
     return _described(broker, request, call)
+
+
+def _is_told_here(broker: "Broker", name: str, call: Call) -> bool:
+    """What the client may not see is refused here, be it there or not: that the leader had to be
+    asked first would tell which of both, by the time that takes."""
+    return not call.may_see(DESCRIBE_TOPIC, name) or name in broker.lanes.catalogue
 
 
 async def _described_there(
