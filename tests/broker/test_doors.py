@@ -11,9 +11,12 @@ import pytest
 from semel.access.sasl import INVALID_TOKEN, Disguise, ScramExchange, SignInRefused
 from semel.access.scram import Mechanism, credential
 from semel.access.users import Users
+from semel.broker.certificates import server_context
+from semel.broker.config import BrokerConfig
 from semel.broker.proxy_header import SIGNATURE
 from semel.broker.sign_in import REFUSAL
 from semel.client.connecting.sasl import exchange
+from semel.errors import ConfigError
 from semel.security import Sasl
 from semel.wire.messages.metadata import MetadataRequest
 from semel.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -96,6 +99,22 @@ def test_an_older_tls_is_refused(tmp_path: Path, authority: Authority) -> None:
         pytest.raises(ssl.SSLError, match=r"(?i)protocol|alert|eof"),
     ):
         old.wrap_socket(raw, server_hostname="localhost")
+
+
+def test_what_a_file_of_certificates_lacks_is_said(tmp_path: Path, authority: Authority) -> None:
+    trusted = str(authority.trusted)
+    whole = authority.certificate("broker").read_bytes()
+    (key := tmp_path / "key.pem").write_bytes(whole[: whole.index(b"-----BEGIN CERT")])
+
+    def refusal(certificate: str, key_file: str = "") -> str:
+        config = BrokerConfig(ssl_keystore_location=certificate, ssl_key_location=key_file)
+        with pytest.raises(ConfigError) as refused:
+            server_context(config)
+        return str(refused.value).partition(": ")[2]
+
+    assert refusal(trusted) == f"there is no -----BEGIN PRIVATE KEY----- in {trusted}"
+    assert refusal(str(key)) == f"there is no -----BEGIN CERTIFICATE----- in {key}"
+    assert refusal(trusted, str(key)) == "the key is not that of the certificate"
 
 
 def test_a_proxy_says_for_whom_it_connects(tmp_path: Path) -> None:

@@ -125,7 +125,18 @@ def _refusal(named: str, files: list[str], error: Exception) -> ConfigError:
         reason = "the key is not that of the certificate"
     elif reason in ("BAD_DECRYPT", "BAD_PASSWORD_READ"):
         reason = "ssl.key.password is not what the key is encrypted with"
+    elif "PEM lib" in reason:
+        reason = _lacking(files)
     return ConfigError(f"certificates cannot be read from {named}: {reason}")
+
+
+def _lacking(files: list[str]) -> str:
+    """What OpenSSL calls an error of its library: what it looked for is not in the file."""
+    certificate, key = files[0], files[-1]
+    for file, wanted in ((certificate, "CERTIFICATE"), (key, "PRIVATE KEY")):
+        if f"{wanted}-----".encode() not in Path(file).read_bytes():
+            return f"there is no -----BEGIN {wanted}----- in {file}"
+    return "what stands there is no certificate and key in PEM"
 
 
 def _begin(file: str) -> bytes:

@@ -21,7 +21,7 @@ from semel.broker import log
 from semel.broker.assignment import Assignment, encoded
 from semel.broker.config import BrokerConfig
 from semel.broker.endpoints import Address, Endpoint, address, written
-from semel.broker.listeners import Listener, listeners_of
+from semel.broker.listeners import Listener, listeners_of, shown
 from semel.broker.options import ServeOptions, static_config
 from semel.broker.service_manager import ServiceManager
 from semel.broker.serving import BACKLOG, data_folder, naming, once_free, read_until_end, say
@@ -243,12 +243,11 @@ class Parent:
         ]
 
     def _announce(self) -> None:
-        endpoints = [each for sockets in self._sockets for each in self._endpoints(sockets)]
-        if len(self._listeners) == 1:
-            shown = [written((each.host, each.port)) for each in endpoints]
-        else:
-            shown = [str(each) for each in endpoints]
-        say(f"Semel is ready on {','.join(shown)}, data in {self._folder}\n")
+        where = [
+            shown(self._listeners, [each.getsockname()[:2] for each in sockets[1:]])
+            for sockets in self._sockets
+        ]
+        say(f"Semel is ready on {','.join(where)}, data in {self._folder}\n")
         self._manager.ready(f"serving {self._folder} with {len(self._sockets)} workers")
 
 

@@ -30,7 +30,8 @@ def add(
         Path | None,
         Parameter(
             help=f"A file with the password, or - for standard input; else {PASSWORD_VARIABLE} has "
-            "it, or it is asked for."
+            "it, or it is asked for.",
+            allow_leading_hyphen=True,
         ),
     ] = None,
     data: Annotated[
