@@ -115,7 +115,7 @@ def others_are_begun_right_behind_a_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_hole_was_collected(patch: pytest.MonkeyPatch) -> None:
-    async def is_collected(calls: Calls, read: replay.Replay) -> bool:
+    async def is_collected(calls: Calls, read: replay.Replay, *, was_there: bool = False) -> bool:
         await asyncio.sleep(0.01)
         return True
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-import re
 import types
 import typing
 import uuid
@@ -12,6 +11,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
+from message_schema import RENAMED
 from newer_schemas import kio_class
 
 __all__ = ["kio_bytes", "kio_class", "ours", "random_value"]
@@ -99,9 +99,8 @@ def ours(value: Any, module: Any) -> Any:
 
 
 def _class_name(kio: type) -> str:
-    # Its reply has other structures of the same names.
-    is_clash = "describe_quorum" in kio.__module__ and kio.__module__.endswith(".request")
-    return re.sub("Data$", "Request", kio.__name__) if is_clash else kio.__name__
+    _, _, api, _, direction = kio.__module__.split(".")
+    return RENAMED.get((api, direction, kio.__name__), kio.__name__)
 
 
 def _plain(value: Any, kind: str, module: Any) -> Any:  # noqa: PLR0911

@@ -125,10 +125,7 @@ async def read_on(
                 if was_there and await calls.until_got(key) is not None:
                     # It has come in between.
                     break
-                boundary = await checkpoints.boundary(calls, lane)
-                if boundary > replay.slot or (was_there and boundary > replay.began):
-                    # It was collected; or what was read may not have been true, and so what is
-                    # known to be durable.
+                if await _is_collected(calls, replay, was_there=was_there):
                     return False
                 if was_there:
                     raise CorruptJournal(f"{key} is gone, and was there: slot {last} says so")
@@ -145,9 +142,14 @@ async def _was_there(calls: Calls, replay: Replay, last: int) -> bool:
     return head is not None and head_of(head, key).durable > replay.standing.end
 
 
-async def _is_collected(calls: Calls, replay: Replay) -> bool:
-    """Whether the next slot, which was found free, had been written before."""
-    return await checkpoints.boundary(calls, replay.lane) > replay.slot
+async def _is_collected(calls: Calls, replay: Replay, *, was_there: bool = False) -> bool:
+    """Whether the next slot, which was found free, had been written before.
+
+    If a later one says that it was, any newer checkpoint is reason enough to begin anew: what was
+    read may not have been true, and so what is known to be durable.
+    """
+    boundary = await checkpoints.boundary(calls, replay.lane)
+    return boundary > replay.slot or (was_there and boundary > replay.began)
 
 
 def _count_at_once(sizes: Mapping[int, int], first: int, settings: SlotSettings) -> int:
