@@ -14,8 +14,7 @@ from semel.testing import Broker
 from support.command_line import Run, rows
 
 BOTH = "SCRAM-SHA-256, SCRAM-SHA-512"
-LISTENERS = ("--listen", "INSIDE://127.0.0.1:0,CLIENTS://127.0.0.1:0")
-SETTINGS = {"listener.security.protocol.map": "INSIDE:PLAINTEXT,CLIENTS:SASL_PLAINTEXT"}
+SETTINGS = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
 
 
 @pytest.fixture(autouse=True)
@@ -92,14 +91,13 @@ def test_the_first_user_of_a_stopped_folder_signs_in_with_each_password_given(
         "exported": "from the environment",
         "typed": "from a terminal",
     }
-    with Broker(data=folder, settings=SETTINGS, arguments=LISTENERS) as broker:
+    with Broker(data=folder, settings=SETTINGS) as broker:
         code, _, err = run("user", "add", "late", "--password-file", str(file), *in_folder)
         assert (code, err) == (1, f"semel: another broker is using {folder}\n")
-        clients = broker.ready.partition("CLIENTS://")[2].partition(",")[0]
         for name, password in passwords.items():
             monkeypatch.setenv("PASSWORD_OF_TEST", password)
             signed_in = (
-                *("-b", clients, "-X", "security.protocol=SASL_PLAINTEXT"),
+                *("-b", broker.bootstrap_servers, "-X", "security.protocol=SASL_PLAINTEXT"),
                 *("-X", "sasl.mechanism=SCRAM-SHA-256", "-X", f"sasl.username={name}"),
                 *("-X", "sasl.password=${env:PASSWORD_OF_TEST}"),
             )

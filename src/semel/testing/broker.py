@@ -29,7 +29,8 @@ class Broker:
 
     Without `data` nothing outlives the broker, and nothing is synced to disk. With a folder it is
     a durable broker that can be killed and started again on the same port. Several `workers` are as
-    many brokers of one cluster, at this port and the next ones.
+    many brokers of one cluster, at this port and the next ones. If the settings have `listeners`,
+    `bootstrap_servers` are those of the first.
     """
 
     def __init__(
@@ -73,7 +74,10 @@ class Broker:
         """Begin to start it; `await_ready` is to follow. So several can start at once."""
         assert self._child is None, "the broker is running"
         command = ["-m", "semel", "serve", "--stop-with-stdin"]
-        command += ["--listen", f"127.0.0.1:{self.port}", *self._place()]
+        # Which would come before those of the settings.
+        if "listeners" not in self._settings:
+            command += ["--listen", f"127.0.0.1:{self.port}"]
+        command += self._place()
         if self._workers != 1:
             command += ["--workers", str(self._workers)]
         for name, value in self._settings.items():
