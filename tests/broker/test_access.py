@@ -4,6 +4,7 @@ a trace."""
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +17,16 @@ from semel.broker.broker import Broker
 from semel.broker.config import AUTHORIZER, BrokerConfig
 from semel.broker.dispatch import route
 from semel.broker.handlers import describe_topic_partitions, fetch
+from semel.broker.joins import Joins
+from semel.broker.transactional_produce import ProducingInTransaction
 from semel.errors import ConfigError, CoordinatorLoadInProgress
+from semel.lane.calls import AskToJoin, MayJoin
 from semel.lane.leader import LedBy
+from semel.lane.participating import Joining, MustJoin
 from semel.lane.rules import AddRules, RemoveRules
 from semel.lane.topics import CreateTopic
-from semel.types import Position, Term
+from semel.transactions.key import TransactionKey
+from semel.types import Position, ProducerEpoch, ProducerId, Term, TopicPartition
 from semel.wire.apis import APIS
 from semel.wire.rights import (
     CLUSTER_NAME,
@@ -43,6 +49,7 @@ from support.access_table import (
     CASES,
     GROUP,
     ID,
+    ID_REFUSED,
     LEFT_OUT,
     NEW_TOPIC,
     REFUSALS,
@@ -286,6 +293,60 @@ async def test_the_leader_is_asked_for_nothing_that_the_client_may_not_see(
             say(broker, rules([DESCRIBE_TOPIC], NEW_TOPIC))
             await call(broker, "describe_topic_partitions", 0, body, as_(broker))
             assert asked == [NEW_TOPIC]
+
+
+class JoiningLane:
+    """Another lane than that of the coordinator, which lets join only after it was asked."""
+
+    number = 1
+    view = SimpleNamespace(joined=lambda producer_id: None, term=1, has_joined=False)
+
+    def __init__(self) -> None:
+        self.written: list[Joining] = []
+
+    def check_leads(self) -> None:
+        """It does."""
+
+    def submit(self, command: Any) -> Any:
+        if command.joining.key is None:
+            raise MustJoin(frozenset({TopicPartition(TOPIC, 0)}))
+        self.written.append(command.joining)
+        return SimpleNamespace(byte_count=0, duplicates=(), results=[0], appended_at_ms=0)
+
+
+@pytest.mark.parametrize("taken", [None, WRITE_TOPIC, WRITE_ID], ids=str)
+@on_a(Guarded)
+async def test_a_write_that_waits_for_its_coordinator_asks_again_when_it_is_written(
+    machine: Machine, taken: Right | None
+) -> None:
+    async with machine.broker() as broker:
+        broker.topics.create(CreateTopic(TOPIC, 1, {}))
+        say(broker, rules([WRITE_TOPIC, WRITE_ID]))
+        lane: Any = JoiningLane()
+
+        async def ask(number: int, said: AskToJoin) -> MayJoin:
+            if taken is not None:
+                take_back(broker, rules([taken]))
+            return MayJoin(TransactionKey(0, Term(1), ProducerId(7), ProducerEpoch(0), 1))
+
+        body = request("produce", transactional_id=ID, acks=-1, topic_data=[])
+        asked = Call(route(0).api, 9, 1, None, as_(broker))
+        producing = ProducingInTransaction(broker, body, asked)
+        header = SimpleNamespace(producer_id=7, producer_epoch=0, record_count=1)
+        partition = SimpleNamespace(topic_partition=TopicPartition(TOPIC, 0))
+        incoming: Any = SimpleNamespace(partition=partition, header=header, batch=b"")
+        producing._undecided.append((lane, [incoming]))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(broker.peers, "ask", ask)
+            joins = Joins(broker, lane)
+            patch.setattr(broker.across, "joins", lambda lane: joins)
+            await producing.decide_rest()
+        if taken is None:
+            assert (producing.refusal, len(lane.written)) == (None, 1)
+        else:
+            assert producing.refusal is not None
+            code = TOPIC_REFUSED if taken is WRITE_TOPIC else ID_REFUSED
+            assert (producing.refusal.code, lane.written) == (code, [])
 
 
 # What is left out.

@@ -40,6 +40,7 @@ from semel.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from semel.wire.rights import WRITE_ID, WRITE_TOPIC
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -175,7 +176,22 @@ class ProducingInTransaction:
 
     def _command(self, incoming: list[Incoming]) -> Callable[[Joining], ProduceJoined]:
         its_dialect = dialect(self._call)
-        return lambda joining: ProduceJoined(joining, its_dialect, incoming)
+
+        def command_of(joining: Joining) -> ProduceJoined:
+            # Asked each time: it may have been taken from the client while this waited.
+            self._check_may(incoming)
+            return ProduceJoined(joining, its_dialect, incoming)
+
+        return command_of
+
+    def _check_may(self, incoming: list[Incoming]) -> None:
+        """Raises the refusal."""
+        call = self._call
+        if call.is_unrestricted:
+            return
+        call.require(WRITE_ID, self._transactional_id)
+        for topic in dict.fromkeys(each.partition.topic_partition.topic for each in incoming):
+            call.require(WRITE_TOPIC, topic)
 
     def _take(self, incoming: list[Incoming], produced: Produced) -> None:
         metrics = self._broker.metrics

@@ -101,6 +101,8 @@ async def _initialise_later(
         if prepared is not None:
             async with asyncio.timeout(PATIENCE_S):
                 await commits.decide_and_tell(prepared)
+        # It may have been taken from the client meanwhile.
+        _check_allowed(request, call)
         before = lane.view.transaction(name)
         producer_id, epoch = _initialise(broker, request, call)
         for each in {producer_id, before.producer_id if before else producer_id}:

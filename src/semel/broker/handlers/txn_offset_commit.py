@@ -50,7 +50,7 @@ from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from semel.wire.rights import READ_GROUP, WRITE_ID
+from semel.wire.rights import READ_GROUP, READ_TOPIC, WRITE_ID
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -203,7 +203,22 @@ class _Committing:
         return Joining(self._name, ProducerId(request.producer_id), epoch)
 
     def _joined(self, written: WriteOffsets) -> Callable[[Joining], CommitOffsetsJoined]:
-        return lambda joining: CommitOffsetsJoined(joining, written, self._command)
+        def command_of(joining: Joining) -> CommitOffsetsJoined:
+            # Asked each time: it may have been taken from the client while this waited.
+            self._check_may()
+            return CommitOffsetsJoined(joining, written, self._command)
+
+        return command_of
+
+    def _check_may(self) -> None:
+        """Raises the refusal."""
+        call = self._call
+        if call.is_unrestricted:
+            return
+        call.require(WRITE_ID, self._name)
+        call.require(READ_GROUP, self._request.group_id)
+        for topic in dict.fromkeys(each.topic for each in self._offsets):
+            call.require(READ_TOPIC, topic)
 
 
 def _codes(reply: CommitReply) -> dict[TopicPartition, int]:
