@@ -17,6 +17,7 @@ from semel.errors import (
     NONE,
     CoordinatorNotAvailable,
     CorruptJournal,
+    InvalidConfig,
     JournalFull,
     LeaderNotAvailable,
     NotController,
@@ -28,9 +29,17 @@ from semel.errors import (
 from semel.journal.file.memory import MemoryDevice
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import OFFSETS_TOPIC
-from semel.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from semel.wire.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
 from semel.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from semel.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -38,6 +47,7 @@ from semel.wire.messages.delete_records import (
 )
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.wire.messages.describe_cluster import DescribeClusterRequest
+from semel.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from semel.wire.messages.describe_groups import DescribeGroupsRequest
 from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from semel.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -851,3 +861,82 @@ async def test_a_name_is_free_when_its_deletion_is_answered(machine: TwoLanes) -
             await create(broker)
             assert await produced(broker, over_both()) == EMPTY
             assert await delete(broker) == NONE
+
+
+# Topics that are pinned to a lane
+
+
+async def create_in(
+    broker: Broker, lane: str, topic: str = "t", *, only_check: bool = False
+) -> tuple[int, str]:
+    pin = CreatableTopicConfig("semel.lane", lane)
+    wanted = CreatableTopic(topic, 2, 1, configs=[pin])
+    request = CreateTopicsRequest([wanted], validate_only=only_check)
+    (created,) = (await call(broker, "create_topics", 7, request)).topics
+    return created.error_code, created.error_message or ""
+
+
+async def pinned_to(broker: Broker, topic: str = "t") -> str:
+    resource = DescribeConfigsResource(2, topic, ["semel.lane"])
+    (found,) = (
+        await call(broker, "describe_configs", 4, DescribeConfigsRequest([resource]))
+    ).results
+    (config,) = found.configs
+    return str(config.value)
+
+
+@plain_python
+@pytest.mark.parametrize("is_read_from_checkpoint", [False, True])
+def test_a_topic_that_is_pinned_lies_whole_in_its_lane_also_when_it_grows(
+    is_read_from_checkpoint: bool,
+) -> None:
+    async def scenario() -> None:
+        machine = TwoLanes()
+        async with machine.broker() as broker:
+            await create(broker, "spread")
+            assert await create_in(broker, "1") == (NONE, "")
+            assert await create_in(broker, "0", "other") == (NONE, "")
+            growing = CreatePartitionsRequest([CreatePartitionsTopic("t", 4)])
+            (grown,) = (await call(broker, "create_partitions", 3, growing)).results
+            assert grown.error_code == NONE
+            assert await produced(broker, over_both()) == EMPTY
+            if is_read_from_checkpoint:
+                for journal in broker.journals.values():
+                    await journal.checkpoint_now()
+        async with machine.broker() as broker:
+            catalogue = broker.lanes.catalogue
+            lanes = {
+                name: [list(catalogue.named(name).indexes_in(lane)) for lane in range(LANE_COUNT)]
+                for name in ("t", "other", "spread")
+            }
+            assert lanes == {"t": [[], [0, 1, 2, 3]], "other": [[0, 1], []], "spread": [[0], [1]]}
+            assert [lane.view.hosts_partition("t", 3) for lane in broker.lanes.led] == [False, True]
+            assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
+            assert [await pinned_to(broker, name) for name in lanes] == ["1", "0", "-1"]
+            # And is dropped from there.
+            assert await delete(broker) == NONE
+            assert await create_in(broker, "0") == (NONE, "")
+            assert await fetched(broker) == EMPTY
+
+    run(Random(1), scenario())
+
+
+@on_two_lanes
+async def test_a_pin_is_of_a_lane_that_is_there_and_stays(machine: TwoLanes) -> None:
+    async with machine.broker() as broker:
+        for wrong in ("2", "-2", "first", ""):
+            for only_check in (True, False):
+                code, message = await create_in(broker, wrong, only_check=only_check)
+                assert code == InvalidConfig.code
+                assert "lane" in message
+        assert await create_in(broker, "1") == (NONE, "")
+        for pins in ([AlterableConfig("semel.lane", "0")], []):
+            altering = AlterConfigsRequest([AlterConfigsResource(2, "t", pins)])
+            (refused,) = (await call(broker, "alter_configs", 2, altering)).responses
+            assert refused.error_code == InvalidConfig.code
+            assert "stays as it is" in (refused.error_message or "")
+        kept = [AlterableConfig("semel.lane", "1"), AlterableConfig("retention.ms", "1000")]
+        altering = AlterConfigsRequest([AlterConfigsResource(2, "t", kept)])
+        (done,) = (await call(broker, "alter_configs", 2, altering)).responses
+        assert done.error_code == NONE
+        assert await pinned_to(broker) == "1"

@@ -7,7 +7,7 @@ from semel.broker.answer import NO_MARKS, Answer, Call, Handled
 from semel.broker.config_resources import ResourceType, name_in
 from semel.broker.forwarding import forwarded, leader_to_ask
 from semel.broker.layered_config import ALL_BROKERS
-from semel.broker.topic_config import check
+from semel.broker.topic_config import check, check_stays
 from semel.errors import (
     NONE,
     CoordinatorLoadInProgress,
@@ -91,6 +91,7 @@ def _alter_topic(broker: "Broker", name: str, change: Change, only_check: bool) 
     topic = broker.lanes.controller.view.catalogue.named(name)
     config = change(dict(topic.config))
     check(config, broker.batch_size_most)
+    check_stays(topic.config, config)
     broker.topics.configure(name, config, only_check=only_check)
 
 

@@ -15,6 +15,8 @@ from semel.lane.compacting import CompactionSettings
 from semel.spelling import SHOWN_MAX, unknown_name
 
 LOG_APPEND_TIME = "LogAppendTime"
+LANE = "semel.lane"
+SPREAD = -1
 _RATIO = re.compile(r"0(\.[0-9]{1,17})?|1(\.0{1,17})?")
 
 
@@ -121,6 +123,14 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
         least=1,
         broker_setting="log.roll.ms",
     ),
+    LANE: TopicSetting(
+        str(SPREAD),
+        "int",
+        "The lane in which all partitions lie, decided when the topic is made; -1: they are spread "
+        "over all.",
+        least=SPREAD,
+        most=INT32_MAX,
+    ),
     "unclean.leader.election.enable": TopicSetting(
         "false", "boolean", "Kept; nothing acknowledged is ever given up."
     ),
@@ -168,6 +178,18 @@ def compaction_of(config: Mapping[str, str], broker: BrokerConfig) -> Compaction
         float(config.get("min.cleanable.dirty.ratio", "0.5")),
         broker.log_cleaner_dedupe_buffer_size,
     )
+
+
+def pinned_lane(config: Mapping[str, str]) -> int | None:
+    """The lane in which the topic lies whole; None if it is spread over all."""
+    lane = int(config.get(LANE, SPREAD))
+    return None if lane == SPREAD else lane
+
+
+def check_stays(before: Mapping[str, str], config: Mapping[str, str]) -> None:
+    """Refuse to move what lies in a lane."""
+    if pinned_lane(before) != pinned_lane(config):
+        raise InvalidConfig(f"{LANE} is decided when a topic is made, and stays as it is")
 
 
 def check(config: Mapping[str, str], message_bytes_most: int) -> None:

@@ -64,11 +64,11 @@ class Topic:
 
     def lane_of(self, index: int) -> int:
         """The number of the lane that partition `index` lies in. Nobody else knows the rule."""
-        return (self.first_lane + index) % self.lane_count
+        return self.first_lane + index % self.lane_count
 
     def indexes_in(self, lane_number: int, first_index: int = 0) -> range:
         """The partitions from `first_index` on that lie in a lane."""
-        if lane_number >= self.lane_count:
+        if not 0 <= lane_number - self.first_lane < self.lane_count:
             return range(0)
         ahead = (lane_number - self.lane_of(first_index)) % self.lane_count
         return range(first_index + ahead, self.partition_count, self.lane_count)

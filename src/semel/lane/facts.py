@@ -84,7 +84,8 @@ class LaneTaken(Fact, frozen=True):
 
 
 class TopicCreated(Fact, frozen=True):
-    """Partition i lies in lane (first_lane + i) mod lane_count.
+    """Partition i lies in lane first_lane + (i mod lane_count): those of a topic that is pinned to
+    a lane are spread over one.
 
     Those of the lane that says so take the numbers from `first_number` on.
     """

@@ -29,6 +29,7 @@ from semel.log.snapshot import PartitionTransactionsSnapshot
 from semel.transactions.participants import Participants
 from semel.transactions.store import Kept
 from semel.transactions.transaction import Transaction, TransactionsSnapshot
+from semel.types import CATALOGUE_LANE
 
 FORMAT: Final = 7
 
@@ -557,7 +558,7 @@ def _framed(piece: Piece) -> bytes:
 
 def _topic_row(captured: CapturedTopic, numbers: list[int], indexes: list[int]) -> TopicSnapshot:
     topic = captured.topic
-    if topic is not None and topic.lane_count == 1:
+    if topic is not None and (topic.first_lane, topic.lane_count) == (CATALOGUE_LANE, 1):
         return TopicSnapshot(captured.name, topic.topic_id, captured.config, numbers)
     return TopicSnapshot(
         captured.name,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from semel.errors import InvalidPartitions, OffsetOutOfRange, TopicAlreadyExists
+from semel.errors import InvalidConfig, InvalidPartitions, OffsetOutOfRange, TopicAlreadyExists
 from semel.groups.commands import UNASKED
 from semel.groups.commands import ForgetTopic as ForgetOffsets
 from semel.groups.deciding import GroupDecision
@@ -34,16 +34,24 @@ def check_new_topic(topics: LaneState, name: str, partition_count: int) -> None:
 
 
 class CreateTopic(NamedTuple):
-    """Gives the topic's id."""
+    """Gives the topic's id. Raises InvalidConfig if it is pinned to a lane that is not there."""
 
     name: str
     partition_count: int
     config: dict[str, str]
     only_check: bool = False
+    lane: int | None = None
+    """In which all partitions lie; None: they are spread over all."""
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[bytes]:
         check_new_topic(state, self.name, self.partition_count)
         check_config_size(self.config)
+        count = max(environment.lane_count, state.lanes.count)
+        if self.lane is not None and not 0 <= self.lane < count:
+            raise InvalidConfig(
+                f"there is no lane {self.lane}: there {noun(count, 'is', 'are')} {count} "
+                f"{noun(count, 'lane')}, from 0 on"
+            )
         if self.only_check:
             return Decided(bytes(TOPIC_ID_SIZE))
         topic_id = environment.randomness.token_bytes(TOPIC_ID_SIZE)
@@ -55,8 +63,8 @@ class CreateTopic(NamedTuple):
                 state.next_partition_number,
                 self.partition_count,
                 self.config,
-                0,
-                max(environment.lane_count, state.lanes.count),
+                0 if self.lane is None else self.lane,
+                count if self.lane is None else 1,
             )
         )
         return Decided(topic_id, frame)

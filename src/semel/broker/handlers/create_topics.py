@@ -77,7 +77,8 @@ def _create(
         topic_config.check(config, broker.batch_size_most)
         if wanted.name in INTERNAL_TOPICS:
             raise InvalidRequest(f"topic {wanted.name!r} is made by the broker when it is needed")
-        command = CreateTopic(wanted.name, partition_count, config, only_check)
+        lane = topic_config.pinned_lane(config)
+        command = CreateTopic(wanted.name, partition_count, config, only_check, lane)
         topic_id = broker.topics.create(command)
     except RequestError as error:
         return CreatableTopicResult(
@@ -107,6 +108,10 @@ def _partition_count(broker: "Broker", wanted: CreatableTopic) -> int:
     if wanted.assignments:
         if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
             raise InvalidRequest("replicas are assigned by hand and by number at once")
+        if any(entry.name == topic_config.LANE for entry in wanted.configs):
+            raise InvalidRequest(
+                f"replicas are assigned by hand and by {topic_config.LANE} at once"
+            )
         indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
         if indexes != list(range(len(indexes))):
             raise InvalidReplicaAssignment("partitions are not numbered from 0 without gaps")
