@@ -1,14 +1,18 @@
 """What strangers make the broker do takes its share of the time, and each address has its turn."""
 
 import asyncio
+import threading
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from semel.access.sasl import Plain
+from semel.access.scram import Mechanism
 from semel.broker.door import Door, Gate
 from semel.broker.reception import Reception
+from semel.broker.sign_in import SignIn
 from semel.broker.turns import CREDIT_S, Turns
 from support.seeded_loop import elapse, run
 
@@ -154,3 +158,43 @@ def test_nobody_waits_for_a_handshake_who_has_gone() -> None:
             assert (len(reception), len(turns._waiting)) == (0, 0)
 
     run(Random(1), main())
+
+
+def test_a_check_counts_to_its_end_though_who_asked_for_it_has_gone() -> None:
+    may_end = threading.Event()
+
+    async def main() -> None:
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+        def is_of(password: bytes) -> bool:
+            loop.call_soon_threadsafe(begun.set)
+            return may_end.wait(10)
+
+        credentials = {Mechanism.SCRAM_SHA_256: SimpleNamespace(is_of=is_of)}
+        users = SimpleNamespace(of=lambda name: credentials)
+        turns = Turns(1.0, one_at_a_time=True)
+        desk: Any = SimpleNamespace(
+            checks=turns,
+            server=SimpleNamespace(loop=loop),
+            broker=SimpleNamespace(lanes=SimpleNamespace(users=users)),
+        )
+        listener: Any = None
+        visit: Any = SimpleNamespace(host="h")
+        sign_in = SignIn(desk, listener, visit, None, has_tls=True)
+        asking = asyncio.create_task(sign_in._check_password(Plain("ana", b"tulip")))
+        await begun.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        following = asyncio.create_task(turns.begin("other"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not following.done()
+        may_end.set()
+        async with asyncio.timeout(10):
+            await following
+
+    try:
+        asyncio.run(main())
+    finally:
+        may_end.set()
