@@ -12,9 +12,16 @@ from semel.access.principal import Principal
 from semel.access.rights import CallersRights
 from semel.broker import access_control
 from semel.broker.answer import NO_MARKS, Answer, Call
-from semel.broker.handlers import create_acls, fetch, list_offsets, produce
+from semel.broker.handlers import (
+    create_acls,
+    describe_topic_partitions,
+    fetch,
+    list_offsets,
+    produce,
+)
 from semel.broker.telling import Telling
-from semel.wire.rights import WRITE_ID, ResourceType, Right
+from semel.broker.transactional_produce import ProducingInTransaction
+from semel.wire.rights import WRITE_ID, WRITE_TOPIC, ResourceType, Right
 from support.access_table import CASES
 from support.compiled import plain_python
 from workers import test_rules
@@ -42,6 +49,14 @@ def an_id_that_nobody_has_is_told_from_others(patch: Patch) -> None:
     patch.setattr(Call, "may_see", lambda *_: True)
 
 
+def the_leader_is_asked_for_what_is_hidden(patch: Patch) -> None:
+    patch.setattr(
+        describe_topic_partitions,
+        "_is_told_here",
+        lambda broker, name, call: name in broker.lanes.catalogue,
+    )
+
+
 # Rule 4: nothing is decided by rules that were replaced.
 
 
@@ -59,6 +74,10 @@ def what_is_known_is_believed_for_ever(patch: Patch) -> None:
 
 def others_are_not_told(patch: Patch) -> None:
     patch.setattr(Telling, "rule", lambda *_: 0)
+
+
+def a_write_may_what_it_might_when_it_came(patch: Patch) -> None:
+    patch.setattr(ProducingInTransaction, "_check_may", lambda *_: None)
 
 
 # Rule 5: a fetch that waits.
@@ -169,6 +188,18 @@ BUGS: list[tuple[Callable[[Patch], None], Kill]] = [
     (
         others_are_not_told,
         test_rules.test_a_rule_counts_everywhere_when_its_client_hears_so,
+    ),
+    (
+        the_leader_is_asked_for_what_is_hidden,
+        test_access.test_the_leader_is_asked_for_nothing_that_the_client_may_not_see,
+    ),
+    (
+        a_write_may_what_it_might_when_it_came,
+        lambda: (
+            test_access.test_a_write_that_waits_for_its_coordinator_asks_again_when_it_is_written(
+                taken=WRITE_TOPIC
+            )
+        ),
     ),
     (
         a_fetch_may_what_it_might_when_it_came,

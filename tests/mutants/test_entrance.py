@@ -16,6 +16,7 @@ from semel.access.users import UsersView
 from semel.broker import metering, sign_in
 from semel.broker.broker import Broker
 from semel.broker.connection import Connection
+from semel.broker.door import Door
 from semel.broker.metering import MeteredRequest, Metering
 from semel.broker.reception import Visit
 from semel.broker.server import Server
@@ -124,6 +125,10 @@ def strangers_take_all_the_time(patch: Patch) -> None:
     patch.setattr(Turns, "spend", lambda self, spent_s: None)
 
 
+def who_has_gone_waits_on(patch: Patch) -> None:
+    patch.setattr(Door, "_wait_no_more", lambda self: None)
+
+
 def who_came_first_is_served_first(patch: Patch) -> None:
     begin = Turns.begin
 
@@ -195,6 +200,10 @@ NAMED: list[tuple[Callable[[Patch], None], Kill]] = [
     (
         strangers_take_all_the_time,
         lambda folder: test_turns.test_it_takes_no_more_than_its_share_however_many_come(0.1),
+    ),
+    (
+        who_has_gone_waits_on,
+        _plain(test_turns.test_nobody_waits_for_a_handshake_who_has_gone),
     ),
     (
         who_came_first_is_served_first,
