@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from semel.testing import Broker
 from semel.testing.broker import BrokerDidNotStart
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from support.authority import Authority
 from support.clients import (
     QUIET,
     AioKafka,
@@ -325,3 +326,18 @@ def test_a_lane_that_is_missing_is_told_of(tmp_path: Path) -> None:
     for count in (1, 2):
         with pytest.raises(BrokerDidNotStart, match="0001 is missing"):
             Broker(data=folder, workers=count).start()
+
+
+def test_every_worker_reads_its_certificate_anew_when_that_is_asked_for(tmp_path: Path) -> None:
+    settings = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.location": Authority(tmp_path).certificate("broker"),
+    }
+    with Broker(workers=2, settings=settings) as broker:
+        before = broker.worker_process_ids
+        assert len(before) == 2
+        os.kill(broker.process_id, signal.SIGHUP)
+        while broker.complaints().count("certificates were read anew") < 2:
+            assert broker.worker_process_ids == before
+        endpoints = broker.ready.removeprefix("Semel is ready on ").partition(", data in ")[0]
+    assert endpoints == ",".join(f"SSL://127.0.0.1:{broker.port + each}" for each in range(2))

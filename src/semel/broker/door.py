@@ -207,7 +207,7 @@ class Door(asyncio.BufferedProtocol):
             if secured is not None and not early.is_lost:
                 self._let_through(visit, secured, early)
         except (OSError, ProtocolError) as error:
-            self._end(f"no TLS: {getattr(error, 'reason', None) or error or 'it has gone'}")
+            self._end(f"no TLS: {getattr(error, 'reason', None) or str(error) or 'it has gone'}")
         except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
             self._end("an error of our own")
             self._gate.desk.broker.complain("a handshake failed", error)

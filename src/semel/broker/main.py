@@ -341,6 +341,8 @@ def _heed_end(
 ) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    # Until there are certificates to be read anew.
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)
     if options.stop_with_stdin:
         loop.add_reader(sys.stdin.fileno(), read_until_end, loop, stopped)
 

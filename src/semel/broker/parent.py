@@ -133,6 +133,7 @@ class Parent:
         self._stopping = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         if self._options.stop_with_stdin:
             loop.add_reader(sys.stdin.fileno(), read_until_end, loop, self._stopping)
         async with asyncio.TaskGroup() as tasks:
@@ -147,6 +148,13 @@ class Parent:
                 with contextlib.suppress(ProcessLookupError):
                     process.terminate()
         return self._exit_code
+
+    def _reload(self) -> None:
+        """Workers read their certificates anew. Those that are starting read them anyway."""
+        for index, process in self._processes.items():
+            if index not in self._unready:
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(signal.SIGHUP)
 
     async def _keep(self, index: int) -> None:
         """Let this worker live until all are to stop."""
