@@ -88,7 +88,8 @@ class CallersRights:
         self._is_super = caller.principal in settings.super_users
         self._refused = refused
         self._remembered: dict[tuple[Right, str], bool] = {}
-        self._decided_by: tuple[AccessListView | None, int] = (None, -1)
+        self._decided_by: AccessListView | None = None
+        self._decided_by_version = -1
 
     @property
     def is_known(self) -> bool:
@@ -135,10 +136,10 @@ class CallersRights:
 
     def _current(self) -> AccessListView:
         access_list = self._access_list()
-        decided_by = access_list, access_list.version
-        if decided_by != self._decided_by:
+        version = access_list.version
+        if access_list is not self._decided_by or version != self._decided_by_version:
             self._remembered.clear()
-            self._decided_by = decided_by
+            self._decided_by, self._decided_by_version = access_list, version
         return access_list
 
     def _decide(self, access_list: AccessListView, right: Right, name: str) -> bool:

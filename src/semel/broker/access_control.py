@@ -27,10 +27,10 @@ class AccessControl:
         lanes: LedLanes,
         config: BrokerConfig,
         audit: Audit,
-        silent_s: Callable[[], float],
+        silent_s: Callable[[], float] | None,
     ) -> None:
         """`silent_s` tells how long ago it was last known that nothing newer is to be heard of
-        lane 0."""
+        lane 0; None where nobody else can lead that."""
         self.is_on: Final = config.has_access_control
         """Without it everybody may do everything, and it is asked for nothing."""
         self._lanes = lanes
@@ -51,8 +51,7 @@ class AccessControl:
         access = self._lanes.access
         if access is None:
             raise AccessUnknown("nobody has told who may do what")
-        silent_s = self._silent_s()
-        if silent_s > STALE_S:
+        if self._silent_s is not None and (silent_s := self._silent_s()) > STALE_S:
             raise AccessUnknown(f"what is known of who may do what is {silent_s:.1f} s old")
         return access.access_list
 

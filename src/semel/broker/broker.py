@@ -145,7 +145,9 @@ class Broker:
         self._lane_settings = self._settings_of_lanes(config)
         numbers, lane_count = _lane_numbers(len(devices), shared, workers)
         self.lanes = LedLanes(lane_count)
-        self.access = AccessControl(self.lanes, config, self.audit, self._silent_s)
+        is_alone = shared is None and workers is None
+        silent_s = None if is_alone else self._silent_s
+        self.access = AccessControl(self.lanes, config, self.audit, silent_s)
         self.topics = TopicsOverLanes(self.lanes)
         self.coordinators = Coordinators(self.lanes, self.topics, self._lane_settings)
         self.elsewhere = Elsewhere(config.node_id)

@@ -8,6 +8,9 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class ResourceType(enum.IntEnum):
+    __hash__ = int.__hash__
+    """The one of an enumeration is Python, and decisions are remembered by these."""
+
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
@@ -17,6 +20,8 @@ class ResourceType(enum.IntEnum):
 
 
 class Operation(enum.IntEnum):
+    __hash__ = int.__hash__
+
     ALL = 2
     READ = 3
     WRITE = 4
