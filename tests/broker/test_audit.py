@@ -1,11 +1,9 @@
 """The audit log: the first of its kind is told at once, what follows is counted, changes always."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 from semel.access.principal import Caller, Principal
-from semel.broker.audit import COUNTED_S, KINDS_MAX, Audit, JsonLines
+from semel.broker.audit import COUNTED_S, KINDS_MAX, Audit
 from semel.wire.rights import READ_TOPIC
 
 ANA = Caller(Principal("User", "ana"), "CLIENTS", "10.0.0.7")
@@ -86,18 +84,3 @@ def test_every_change_is_told_and_a_name_cannot_write_lines_of_its_own() -> None
     assert event == "user set"
     assert values["user"] == "bob\\nuser deleted\\x1b[2J"
     assert values["principal"] == "User:ana"
-
-
-def test_a_file_of_its_own_has_a_line_of_json_for_each(tmp_path: Path) -> None:
-    file = tmp_path / "audit"
-    lines = JsonLines(file, Time().wall_ms)
-    audit = Audit(Time(), lines)
-    audit.signed_in(ANA, "SCRAM-SHA-256")
-    file.rename(tmp_path / "moved")
-    lines.reopen()
-    audit.session_ended(ANA, "the user was deleted")
-    lines.close()
-    (moved,) = (tmp_path / "moved").read_text().splitlines()
-    assert json.loads(moved)["principal"] == "User:ana"
-    (line,) = file.read_text().splitlines()
-    assert json.loads(line)["event"] == "session ended"

@@ -1,17 +1,12 @@
 """The audit log: who signed in, what was refused to whom, and what was changed of who may do what.
 
-One stream of lines that all have the same few names: in the broker's log, or as JSON in a file of
-its own. A change is told each time. What comes again and again, from the same place and for the
-same reason, is told at once the first time and then counted: whoever knocks at the door all day
-must not fill the disk.
+One stream of lines that all have the same few names, in the broker's log. A change is told each
+time. What comes again and again, from the same place and for the same reason, is told at once the
+first time and then counted: whoever knocks at the door all day must not fill the disk.
 """
 
-import contextlib
-import json
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from semel.access.principal import Caller
 from semel.broker import log
@@ -122,30 +117,3 @@ def _shown(value: str) -> str:
     """Whatever a client has said is one line, and no escape sequence of a terminal."""
     shown = value[:SHOWN_MAX]
     return shown if shown.isprintable() else ascii(shown)[1:-1]
-
-
-class JsonLines:
-    """A file with a line for each event. What cannot be written is lost, and harms nobody."""
-
-    def __init__(self, file: Path, wall_ms: Callable[[], int]) -> None:
-        self._file = file
-        self._wall_ms = wall_ms
-        self._opened: IO[str] | None = None
-        self.reopen()
-
-    def reopen(self) -> None:
-        """It may have been moved away."""
-        if self._opened is not None:
-            self._opened.close()
-        self._opened = self._file.open("a", encoding="utf-8")
-
-    def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-
-    def __call__(self, event: str, **values: Any) -> None:
-        assert self._opened is not None
-        line = json.dumps({"time_ms": self._wall_ms(), "event": event, **values})
-        with contextlib.suppress(OSError):
-            self._opened.write(line + "\n")
-            self._opened.flush()
