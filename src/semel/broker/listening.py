@@ -19,7 +19,13 @@ from semel.broker.reception import Reception
 from semel.broker.serving import BACKLOG, naming
 from semel.broker.sign_in import Desk
 from semel.cluster.channel import Reader, Writer, connect
-from semel.errors import ConfigError, JournalFull, RequestError
+from semel.errors import (
+    ConfigError,
+    JournalFull,
+    NotController,
+    NotLeaderOrFollower,
+    RequestError,
+)
 from semel.lane.users import AlterUser
 from semel.world import Clock
 
@@ -44,7 +50,7 @@ class Listening:
         self.listeners = listeners
         self._certificates: dict[str, Certificates] = {}
         self._gates: dict[str, Gate] = {}
-        self._users = _users_of(config.initial_users)
+        self._users = dict(_users_of(config.initial_users))
         self._servers: list[asyncio.Server] = []
         self.addresses: list[Address] = []
         self._desk = Desk(broker, server)
@@ -134,15 +140,12 @@ class Listening:
             await asyncio.sleep(LOOK_S)
 
     def _make_users(self) -> None:
-        """Once, as soon as it is for this broker to do."""
+        """Each once, as soon as it is for this broker to do: before anybody can sign in."""
         lanes = self._broker.lanes
-        if not self._users or not lanes.leads_catalogue:
-            return
-        users, self._users = self._users, {}
-        try:
-            known = lanes.controller.view.access.users
-            for name, password in users.items():
-                if not known.of(name):
+        while self._users and lanes.leads_catalogue:
+            name, password = next(iter(self._users.items()))
+            try:
+                if not lanes.controller.view.access.users.of(name):
                     made = tuple(
                         credential(mechanism, password, self._broker.random_bytes(SALT_SIZE))
                         for mechanism in Mechanism
@@ -150,8 +153,11 @@ class Listening:
                     lanes.controller.submit(AlterUser(name, made, ()))
                     self._broker.users_changed(name)
                     log.info("a user was made", user=name)
-        except (RequestError, JournalFull) as error:
-            log.error("the users of initial.users cannot be made", reason=str(error))
+            except (JournalFull, NotController, NotLeaderOrFollower):
+                return  # It is tried again at the next look.
+            except RequestError as error:
+                log.error("a user of initial.users cannot be made", user=name, reason=str(error))
+            del self._users[name]
 
 
 def _users_of(file: str) -> Mapping[str, bytes]:
