@@ -56,6 +56,8 @@ DIFFERENT_CONFIGS = {
     "message.timestamp.after.max.ms",
     # Kafka sets it for all brokers when a cluster is made.
     "min.insync.replicas",
+    # Kafka has no lanes.
+    "semel.lane",
 }
 
 
