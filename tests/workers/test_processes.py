@@ -341,3 +341,15 @@ def test_every_worker_reads_its_certificate_anew_when_that_is_asked_for(tmp_path
             assert broker.worker_process_ids == before
         endpoints = broker.ready.removeprefix("Semel is ready on ").partition(", data in ")[0]
     assert endpoints == ",".join(f"SSL://127.0.0.1:{broker.port + each}" for each in range(2))
+
+
+def test_a_certificate_that_cannot_be_read_is_told_once_and_adds_no_lanes(tmp_path: Path) -> None:
+    settings = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.location": Authority(tmp_path).trusted,
+    }
+    folder = tmp_path / "data"
+    with pytest.raises(BrokerDidNotStart) as refused:
+        Broker(data=folder, workers=2, settings=settings).start()
+    assert str(refused.value).count("certificates cannot be read") == 1
+    assert not (folder / "lanes").exists()
