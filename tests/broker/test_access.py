@@ -760,3 +760,20 @@ def test_settings_of_access_control_go_together() -> None:
         {"authorizer.class.name": AUTHORIZER, "super.users": "User:ann;User:CN=b, OU=c; "}
     )
     assert config.principals_of_super_users == {ANN, Principal("User", "CN=b, OU=c")}
+
+
+@on_a(Machine)
+async def test_what_nobody_may_have_meant_is_told_at_the_start(machine: Machine) -> None:
+    told = []
+    for config in (replace(ON, super_users=""), ON, CONFIG):
+        machine.config = config
+        async with machine.broker() as broker:
+            told.append(broker.access.warning())
+            if config is ON:
+                broker.lanes.controller.submit(AddRules((rule(READ_TOPIC),)))
+                await broker.lanes.controller.until_durable()
+        machine.device.kill()
+    nobody, as_meant, everybody = told
+    assert nobody == "nobody may do anything: there are no rules, and super.users names nobody"
+    assert not as_meant
+    assert everybody.startswith("everybody may do everything, although there are rules (1): ")

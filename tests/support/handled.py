@@ -115,11 +115,11 @@ class Machine:
     def __init__(self, config: BrokerConfig = CONFIG, clock: LoopClock | None = None) -> None:
         self._rng = Random(SEED)
         self.device = MemoryDevice(self._rng)
-        self._config = config
+        self.config = config
         self._clock = clock
 
     def opened(self) -> Broker:
-        return opened(self.device, self._rng, self._config, self._clock)
+        return opened(self.device, self._rng, self.config, self._clock)
 
     def broker(self) -> AbstractAsyncContextManager[Broker]:
         return started(self.opened())

@@ -55,6 +55,20 @@ class AccessControl:
             raise AccessUnknown(f"what is known of who may do what is {silent_s:.1f} s old")
         return access.access_list
 
+    def warning(self) -> str:
+        """What somebody may not have meant, once lane 0 is known; else empty."""
+        access = self._lanes.access
+        rule_count = 0 if access is None else len(access.access_list)
+        settings = self._settings
+        if rule_count and not self.is_on:
+            return (
+                f"everybody may do everything, although there are rules ({rule_count}): "
+                f"authorizer.class.name is not set"
+            )
+        if self.is_on and not (rule_count or settings.super_users or settings.allows_if_no_rule):
+            return "nobody may do anything: there are no rules, and super.users names nobody"
+        return ""
+
     def look(self) -> None:
         """Something was heard of lane 0."""
         self._has_heard.set()

@@ -251,6 +251,8 @@ class Broker:
         if self.lanes.leads_catalogue:
             # A crash may have come between the lanes.
             self.topics.align(self.lanes.controller)
+            if warning := self.access.warning():
+                log.warning(warning)
         if self.config.retention_enforce:
             for lane in self.lanes.led:
                 lane.submit(EnforceRetention())
