@@ -13,9 +13,9 @@ _seen: list[str] = []
 @pytest.mark.parametrize("number", [1, 2])
 def test_each_test_has_its_own(semel_topics: Topics, semel_broker: Broker, number: int) -> None:
     with semel.Admin(semel_broker.bootstrap_servers) as admin:
-        assert admin.list_topics("orders-.*") == []
-        first, second = semel_topics("orders", partitions=3), semel_topics("orders")
-        assert admin.list_topics("orders-.*") == sorted([first, second])
+        assert admin.list_topics("testing-own-.*") == []
+        first, second = semel_topics("testing-own", partitions=3), semel_topics("testing-own")
+        assert admin.list_topics("testing-own-.*") == sorted([first, second])
         assert len(admin.describe_topics(first)[first].partitions) == 3
         kept = semel_topics("kept", retention_ms=77)
         assert admin.describe_configs("topic", kept)["retention.ms"].value == "77"
