@@ -17,7 +17,7 @@ from peers.test_kafka_tools import run_tool
 
 from semel.access.principal import ANONYMOUS
 from semel.access.rules import PatternType, Permission, Rule
-from semel.broker.config import AUTHORIZER
+from semel.broker.setting import AUTHORIZER
 from semel.testing import Broker
 from semel.wire.rights import (
     CLUSTER_NAME,

@@ -14,10 +14,11 @@ from semel.access.principal import Caller, Principal
 from semel.access.rules import PatternType, Permission, Rule
 from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker
-from semel.broker.config import AUTHORIZER, BrokerConfig
+from semel.broker.config import BrokerConfig
 from semel.broker.dispatch import route
 from semel.broker.handlers import describe_topic_partitions, fetch
 from semel.broker.joins import Joins
+from semel.broker.setting import AUTHORIZER
 from semel.broker.transactional_produce import ProducingInTransaction
 from semel.errors import ConfigError, CoordinatorLoadInProgress
 from semel.lane.calls import AskToJoin, MayJoin

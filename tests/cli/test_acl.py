@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import semel
-from semel.broker.config import AUTHORIZER
+from semel.broker.setting import AUTHORIZER
 from semel.cli.main import main
 from semel.errors import ConfigError
 from semel.testing import Broker

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from semel.broker.access_control import STALE_S
-from semel.broker.config import AUTHORIZER
+from semel.broker.setting import AUTHORIZER
 from support.access_table import codes, request
 from support.cluster_calls import ready
 from support.simulated_cluster import NotAnswered, SimulatedCluster, SimulatedNode, on_nodes

@@ -19,9 +19,10 @@ from semel.access.scram import Mechanism, credential, pretended
 from semel.broker import certificates
 from semel.broker.bearer import Keys
 from semel.broker.broker import Broker
-from semel.broker.config import BrokerConfig, Secret
+from semel.broker.config import BrokerConfig
 from semel.broker.listeners import Listener, listeners_of
 from semel.broker.reception import Visit
+from semel.broker.setting import Secret
 from semel.broker.sign_in import REFUSAL, Desk, SignIn
 from semel.errors import ConfigError
 from semel.lane.users import AlterUser

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from semel.broker.config import INT32_MAX, INT64_MAX, about_settings
+from semel.broker.config import about_settings
+from semel.broker.setting import INT32_MAX, INT64_MAX
 from semel.broker.topic_config import TOPIC_SETTINGS
 
 Kind = Literal["broker", "topic"]

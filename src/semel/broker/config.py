@@ -5,20 +5,32 @@ one that exists, if one is near.
 """
 
 import dataclasses
-import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from semel.access.principal import Principal
 from semel.access.rights import super_users
-from semel.broker.endpoints import endpoints
+from semel.broker.config_file import settings_in
+from semel.broker.listener_settings import ListenerSettings
+from semel.broker.setting import (
+    AUTHORIZER,
+    INT32_MAX,
+    INT64_MAX,
+    SettingDescription,
+    description,
+    is_secret,
+    parse,
+    parse_int,
+    setting,
+    setting_name,
+    text_of,
+)
 from semel.errors import ConfigError
 from semel.references import dereferenced, is_reference
-from semel.spelling import SHOWN_MAX, unknown_name
-from semel.store.prices import S3_PRICES, PriceList
+from semel.spelling import unknown_name
+from semel.store.prices import S3_PRICES
 
 # What is an option of `semel serve` by itself, by the names that one may look for it under.
 _OPTIONS = {
@@ -32,11 +44,6 @@ _OPTIONS = {
     "metrics": "--metrics HOST:PORT",
 }
 
-OPTIONS_TABLE: Final = "serve"
-"""The table of a file that holds options of `semel serve`, without their dashes."""
-
-AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-"""Kafka's name for the way in which rules are read here."""
 DETECTION_MS_MAX_OF_ACCESS = 9_000
 """A leader finds out whether it still leads three times as often, and what it says of access counts
 for five seconds."""
@@ -44,329 +51,120 @@ OF_LISTENER = "listener.name."
 """Before the name of a listener in small letters, and a setting that is to hold there alone."""
 DELETE = "delete"
 """The cleanup policy that keeps records for a time, or so many bytes of them."""
-
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
-_REFERENCES = ({"file"}, {"env"})
-"""Tables that say where a value stands."""
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,30}")
-
-
-class Secret(str):
-    """Shown to nobody."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'…'" if self else "''"
-
-
-def _setting(
-    default: int | bool | str,
-    about: str,
-    *,
-    least: int = 0,
-    most: int = INT64_MAX,
-    is_fixed: bool = False,
-    one_of: tuple[str, ...] = (),
-    is_text: bool = False,
-    of_listeners: bool = False,
-) -> Any:
-    """A fixed one holds as long as the broker runs; all others count as soon as they are set. One
-    of listeners may be another for each, behind `listener.name.NAME.`."""
-    metadata = {
-        "about": about,
-        "least": least,
-        "most": most,
-        "is_fixed": is_fixed or of_listeners,
-        "one_of": one_of,
-        "is_text": is_text or bool(one_of) or isinstance(default, Secret),
-        "of_listeners": of_listeners,
-    }
-    return dataclasses.field(default=default, metadata=metadata)
+COARSER_RETENTION_MS: Final = {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000}
+"""Settings that stand for log.retention.ms at a start, with their units."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig:
-    node_id: int = _setting(1, "The broker's number in Metadata.", most=INT32_MAX, is_fixed=True)
-    listeners: str = _setting(
-        "",
-        "Where to listen, as NAME://HOST:PORT, separated by commas; empty: PLAINTEXT on "
-        "127.0.0.1:9092. `--listen` is a short form of it.",
-        is_fixed=True,
-        is_text=True,
-    )
-    advertised_listeners: str = _setting(
-        "",
-        "Where clients find these listeners, as NAME://HOST:PORT; HOST:PORT alone is for the only "
-        "one. Those that are not named: the address that each client came to.",
-        is_fixed=True,
-        is_text=True,
-    )
-    listener_security_protocol_map: str = _setting(
-        "",
-        "How listeners are secured, as NAME:PROTOCOL, separated by commas: PLAINTEXT, SSL, "
-        "SASL_PLAINTEXT or SASL_SSL. Those that are called as a protocol need not be named.",
-        is_fixed=True,
-        is_text=True,
-    )
-    inter_broker_listener_name: str = _setting(
-        "",
-        "The listener at which nodes on a store find each other; empty: the first.",
-        is_fixed=True,
-        is_text=True,
-    )
-    allow_unauthenticated: bool = _setting(
-        default=False,
-        about="Let everybody in who reaches a listener beyond this machine that asks nobody who "
-        "they are.",
-        of_listeners=True,
-    )
-    ssl_keystore_location: str = _setting(
-        "",
-        "A PEM file with the certificate of the listener, those that lead to its root, and the "
-        "key. It is read anew when it changes, and upon SIGHUP.",
-        is_text=True,
-        of_listeners=True,
-    )
-    ssl_keystore_type: str = _setting(
-        "PEM", "The only type there is.", one_of=("PEM",), of_listeners=True
-    )
-    ssl_key_location: str = _setting(
-        "",
-        "A PEM file with the key, if it does not stand beside the certificate.",
-        is_text=True,
-        of_listeners=True,
-    )
-    ssl_key_password: str = _setting(
-        Secret(),
-        "What the key is encrypted with: { file = PATH } or { env = NAME }.",
-        of_listeners=True,
-    )
-    ssl_truststore_location: str = _setting(
-        "",
-        "A PEM file of those who may have signed the certificates of clients, and of other nodes.",
-        is_text=True,
-        of_listeners=True,
-    )
-    ssl_truststore_type: str = _setting(
-        "PEM", "The only type there is.", one_of=("PEM",), of_listeners=True
-    )
-    ssl_client_auth: str = _setting(
-        "none",
-        "Whether clients show a certificate: required, requested or none.",
-        one_of=("none", "requested", "required"),
-        of_listeners=True,
-    )
-    ssl_principal_mapping_rules: str = _setting(
-        "DEFAULT",
-        "What a client is called by the name in its certificate: RULE:pattern/replacement/ with L "
-        "or U behind it, the first that fits, or DEFAULT.",
-        is_text=True,
-        of_listeners=True,
-    )
-    ssl_enabled_protocols: str = _setting(
-        "TLSv1.2,TLSv1.3", "Versions of TLS.", is_text=True, of_listeners=True
-    )
-    ssl_endpoint_identification_algorithm: str = _setting(
-        "https",
-        "How nodes check where their calls arrive: https, or empty to take the certificate of any "
-        "host.",
-        is_text=True,
-        of_listeners=True,
-    )
-    sasl_enabled_mechanisms: str = _setting(
-        "SCRAM-SHA-256,SCRAM-SHA-512",
-        "How clients may sign in: SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, and over TLS PLAIN.",
-        is_text=True,
-        of_listeners=True,
-    )
-    sasl_server_max_receive_size: int = _setting(
-        64 * 2**10,
-        "Bytes that a client may send before it has signed in.",
-        least=4096,
-        most=2**20,
-        of_listeners=True,
-    )
-    connections_max_reauth_ms: int = _setting(
-        0,
-        "After this time a client has to sign in again; 0: when its token has expired.",
-        of_listeners=True,
-    )
-    connection_failed_authentication_delay_ms: int = _setting(
-        100, "A sign-in that failed is answered after this time.", most=10_000, is_fixed=True
-    )
-    signin_timeout_ms: int = _setting(
-        10_000,
-        "So long a client may take for a TLS handshake and to sign in.",
-        least=100,
-        most=600_000,
-        is_fixed=True,
-    )
-    signin_max_connections: int = _setting(
-        1000,
-        "Connections on which nobody has signed in yet; the oldest makes room for the next.",
-        least=1,
-        is_fixed=True,
-    )
-    signin_max_connections_per_ip: int = _setting(
-        20, "The same of one address; more are closed at once.", least=1, is_fixed=True
-    )
-    sasl_oauthbearer_jwks_endpoint_url: str = _setting(
-        "",
-        "Where the keys are found that tokens are signed with: https://… or file:///PATH.",
-        is_text=True,
-        of_listeners=True,
-    )
-    sasl_oauthbearer_expected_audience: str = _setting(
-        "",
-        "Whom a token has to be for; one of several, separated by commas.",
-        is_text=True,
-        of_listeners=True,
-    )
-    sasl_oauthbearer_expected_issuer: str = _setting(
-        "", "Who has to have given a token.", is_text=True, of_listeners=True
-    )
-    sasl_oauthbearer_sub_claim_name: str = _setting(
-        "sub", "What of a token says who it is.", is_text=True, of_listeners=True
-    )
-    sasl_oauthbearer_clock_skew_seconds: int = _setting(
-        30, "So far the clock of who gives tokens may go wrong.", most=3600, of_listeners=True
-    )
-    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = _setting(
-        3_600_000, "The keys are read anew after this time.", least=1000, of_listeners=True
-    )
-    https_ca_location: str = _setting(
-        "",
-        "A PEM file of those who may have signed the certificate of where the keys are found.",
-        is_text=True,
-        of_listeners=True,
-    )
-    proxy_protocol_from: str = _setting(
-        "",
-        "Addresses of proxies that say by PROXY protocol v2 for whom they connect, as "
-        "10.0.0.0/24, separated by commas.",
-        is_text=True,
-        of_listeners=True,
-    )
-    initial_users: str = _setting(
-        "",
-        'A TOML file of users and their passwords, as ana = "…". Those that there are not are '
-        "made at the start, and when the broker comes to lead.",
-        is_fixed=True,
-        is_text=True,
-    )
-    max_connections_per_ip: int = _setting(
-        INT32_MAX, "Connections of one address; more are closed at once.", least=1, most=INT32_MAX
-    )
-    num_partitions: int = _setting(
+class BrokerConfig(ListenerSettings):
+    num_partitions: int = setting(
         1, "Partitions of a topic whose creator names no number.", least=1, most=100_000
     )
-    auto_create_topics_enable: bool = _setting(
+    auto_create_topics_enable: bool = setting(
         default=True, about="Create a topic when a client first asks for it."
     )
-    delete_topic_enable: bool = _setting(default=True, about="Let clients delete topics.")
-    default_replication_factor: int = _setting(
+    delete_topic_enable: bool = setting(default=True, about="Let clients delete topics.")
+    default_replication_factor: int = setting(
         1, "Shown for Kafka's sake; the journal is the only copy.", least=1, most=1, is_fixed=True
     )
-    message_max_bytes: int = _setting(
+    message_max_bytes: int = setting(
         1_048_588, "The largest record batch of a topic that sets no other.", least=1024, most=2**30
     )
-    socket_request_max_bytes: int = _setting(
+    socket_request_max_bytes: int = setting(
         100 * 2**20,
         "A longer request closes the connection before it is buffered.",
         least=1024,
         most=2**30,
         is_fixed=True,
     )
-    queued_max_request_bytes: int = _setting(
+    queued_max_request_bytes: int = setting(
         256 * 2**20,
         "Bytes of undecided requests that all connections together may hold.",
         least=2**20,
     )
-    queued_max_response_bytes: int = _setting(
+    queued_max_response_bytes: int = setting(
         128 * 2**20,
         "Bytes of unread replies of all connections together above which fetches get one batch.",
         least=2**20,
     )
-    max_connections: int = _setting(10_000, "More are closed at once.", least=1)
-    quota_window_num: int = _setting(
+    max_connections: int = setting(10_000, "More are closed at once.", least=1)
+    quota_window_num: int = setting(
         11,
         "Windows of time in which it is counted what clients with quotas use.",
         least=1,
         most=10_000,
         is_fixed=True,
     )
-    quota_window_size_seconds: int = _setting(
+    quota_window_size_seconds: int = setting(
         1, "How long each of these windows is.", least=1, most=3_600, is_fixed=True
     )
-    connections_max_idle_ms: int = _setting(600_000, "A silent connection is closed.", least=1000)
-    fetch_max_bytes: int = _setting(
+    connections_max_idle_ms: int = setting(600_000, "A silent connection is closed.", least=1000)
+    fetch_max_bytes: int = setting(
         8 * 2**20,
         "The most that one fetch is answered with. Kafka's 55 MiB, read from a cold disk, would "
         "hold up everyone else.",
         least=1024,
         most=2**30,
     )
-    fetch_max_wait_ms: int = _setting(
+    fetch_max_wait_ms: int = setting(
         60_000, "A fetch that asks to wait longer is answered at this limit.", most=600_000
     )
-    log_flush_interval_ms: int = _setting(
+    log_flush_interval_ms: int = setting(
         5,
         "With no one waiting, unsynced bytes are synced after this time.",
         least=1,
         most=60_000,
         is_fixed=True,
     )
-    log_cleanup_policy: str = _setting(
+    log_cleanup_policy: str = setting(
         DELETE, "cleanup.policy of topics that set none: delete, compact, or both."
     )
-    log_retention_ms: int = _setting(
+    log_retention_ms: int = setting(
         604_800_000, "retention.ms of topics that set none; -1: for ever.", least=-1
     )
-    log_retention_bytes: int = _setting(
+    log_retention_bytes: int = setting(
         -1, "retention.bytes of topics that set none; -1: all.", least=-1
     )
-    log_roll_ms: int = _setting(604_800_000, "segment.ms of topics that set none.", least=1)
-    log_cleaner_delete_retention_ms: int = _setting(
+    log_roll_ms: int = setting(604_800_000, "segment.ms of topics that set none.", least=1)
+    log_cleaner_delete_retention_ms: int = setting(
         86_400_000, "delete.retention.ms of topics that set none."
     )
-    log_cleaner_min_compaction_lag_ms: int = _setting(
+    log_cleaner_min_compaction_lag_ms: int = setting(
         0, "min.compaction.lag.ms of topics that set none."
     )
-    log_cleaner_max_compaction_lag_ms: int = _setting(
+    log_cleaner_max_compaction_lag_ms: int = setting(
         INT64_MAX, "max.compaction.lag.ms of topics that set none.", least=1
     )
-    log_cleaner_dedupe_buffer_size: int = _setting(
+    log_cleaner_dedupe_buffer_size: int = setting(
         128 * 2**20,
         "Memory for the keys of one pass of compaction; with more keys it takes several.",
         least=2**20,
     )
-    log_retention_check_interval_ms: int = _setting(
+    log_retention_check_interval_ms: int = setting(
         300_000,
         "How often records are looked for that topics keep no longer, and room is given back.",
         least=1,
     )
-    retention_enforce: bool = _setting(
+    retention_enforce: bool = setting(
         default=False,
         about="Let topics delete what they keep no longer, also in a folder that was written "
         "before this was enforced. It is remembered: new folders need it not.",
         is_fixed=True,
     )
-    journal_settle_bytes: int = _setting(
+    journal_settle_bytes: int = setting(
         2**30,
         "Full journal files, from which on what lives in the oldest is settled in a volume.",
         least=2**20,
         is_fixed=True,
     )
-    journal_volume_bytes: int = _setting(
+    journal_volume_bytes: int = setting(
         2**30,
         "Journal files that one volume is made of.",
         least=2**20,
         most=2**34,
         is_fixed=True,
     )
-    journal_segment_bytes: int = _setting(
+    journal_segment_bytes: int = setting(
         64 * 2**20,
         "Size of a journal file; a checkpoint is taken at its end. Half of it bounds how wide a "
         "transaction may be, which takes about 90 bytes for each partition to be ended.",
@@ -374,73 +172,73 @@ class BrokerConfig:
         most=2**32,
         is_fixed=True,
     )
-    journal_tail_bytes: int = _setting(
+    journal_tail_bytes: int = setting(
         8 * 2**20,
         "Memory for the newest records, which are read without touching a file.",
         least=0,
         most=2**32,
         is_fixed=True,
     )
-    journal_group_commit: bool = _setting(
+    journal_group_commit: bool = setting(
         default=True,
         about="One sync for all who wait; off only to measure what that is worth.",
         is_fixed=True,
     )
-    producer_id_expiration_ms: int = _setting(
+    producer_id_expiration_ms: int = setting(
         86_400_000, "A partition forgets a producer that has been silent this long.", least=1
     )
-    producer_id_expiration_check_interval_ms: int = _setting(
+    producer_id_expiration_check_interval_ms: int = setting(
         600_000, "How often silent producers are looked for.", least=1
     )
-    transaction_max_timeout_ms: int = _setting(
+    transaction_max_timeout_ms: int = setting(
         900_000,
         "The longest timeout a producer may ask for: an open transaction holds back every "
         "read_committed reader of its partitions.",
         least=1,
         most=INT32_MAX,
     )
-    transactional_id_expiration_ms: int = _setting(
+    transactional_id_expiration_ms: int = setting(
         604_800_000, "A transactional id that has been idle this long is forgotten.", least=1
     )
-    transaction_remove_expired_transaction_cleanup_interval_ms: int = _setting(
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
         3_600_000, "How often idle transactional ids are looked for.", least=1
     )
-    transaction_state_log_num_partitions: int = _setting(
+    transaction_state_log_num_partitions: int = setting(
         50,
         "Partitions of __transaction_state, fixed when it is created.",
         least=1,
         most=10_000,
         is_fixed=True,
     )
-    offsets_topic_num_partitions: int = _setting(
+    offsets_topic_num_partitions: int = setting(
         50,
         "Partitions of __consumer_offsets, fixed when it is created.",
         least=1,
         most=10_000,
         is_fixed=True,
     )
-    offsets_retention_minutes: int = _setting(
+    offsets_retention_minutes: int = setting(
         10_080, "Offsets of a group expire after it has been empty this long.", least=1
     )
-    offsets_retention_check_interval_ms: int = _setting(
+    offsets_retention_check_interval_ms: int = setting(
         600_000, "How often expired offsets are looked for.", least=1
     )
-    offset_metadata_max_bytes: int = _setting(
+    offset_metadata_max_bytes: int = setting(
         4096, "The longest text that may be committed with an offset.", most=2**20
     )
-    group_min_session_timeout_ms: int = _setting(
+    group_min_session_timeout_ms: int = setting(
         6_000, "The shortest session that a member of a group may ask for.", most=INT32_MAX
     )
-    group_max_session_timeout_ms: int = _setting(
+    group_max_session_timeout_ms: int = setting(
         1_800_000, "The longest session that a member of a group may ask for.", most=INT32_MAX
     )
-    group_initial_rebalance_delay_ms: int = _setting(
+    group_initial_rebalance_delay_ms: int = setting(
         0,
         "How long a new group waits for more members. Kafka's code says 3000 and its shipped "
         "configuration 0, as nobody who starts one consumer wants to wait.",
         most=INT32_MAX,
     )
-    cluster_detection_ms: int = _setting(
+    cluster_detection_ms: int = setting(
         6_000,
         "A leader that was not heard of for this long is taken for gone, on a store that nodes "
         "share; one that hears nothing from the store for this long steps down.",
@@ -448,58 +246,58 @@ class BrokerConfig:
         most=600_000,
         is_fixed=True,
     )
-    store_flush_interval_ms: int = _setting(
+    store_flush_interval_ms: int = setting(
         100,
         "With no one waiting, what was appended is stored after this time, on a store.",
         least=1,
         most=60_000,
         is_fixed=True,
     )
-    store_linger_ms: int = _setting(
+    store_linger_ms: int = setting(
         0,
         "How long what somebody waits for is held back before it is stored, so that more comes "
         "with it: fewer requests to the store, for a longer wait.",
         most=10_000,
         is_fixed=True,
     )
-    store_prices: str = _setting(
+    store_prices: str = setting(
         S3_PRICES,
         "What the store costs, in US dollars, by which metrics show the cost of a month: put, get, "
         "list and delete for 1,000 requests, gb_month to keep 10^9 bytes, gb_read to read them.",
         is_fixed=True,
         is_text=True,
     )
-    store_cache_bytes: int = _setting(
+    store_cache_bytes: int = setting(
         2**30,
         "What a node keeps of slots and volumes in the folder of --cache.",
         is_fixed=True,
     )
-    metrics_labels_max: int = _setting(
+    metrics_labels_max: int = setting(
         1000,
         "How many topics, and topics of groups, metrics show each, the largest; all others are "
         "shown in sums.",
         most=1_000_000,
     )
-    metrics_interval_ms: int = _setting(
+    metrics_interval_ms: int = setting(
         10_000,
         "How often it is counted for the metrics how far groups are behind, and how many groups "
         "and transactional ids there are in each state.",
         least=100,
     )
-    group_max_size: int = _setting(INT32_MAX, "Members of a group.", least=1, most=INT32_MAX)
-    authorizer_class_name: str = _setting(
+    group_max_size: int = setting(INT32_MAX, "Members of a group.", least=1, most=INT32_MAX)
+    authorizer_class_name: str = setting(
         "",
         f"Switches access control on: {AUTHORIZER}. Without it everybody may do everything.",
         is_fixed=True,
         is_text=True,
     )
-    super_users: str = _setting(
+    super_users: str = setting(
         "",
         "Who may do everything whatever the access list says, as in User:ann;User:bob.",
         is_fixed=True,
         is_text=True,
     )
-    allow_everyone_if_no_acl_found: bool = _setting(
+    allow_everyone_if_no_acl_found: bool = setting(
         default=False,
         about="What no rule of the access list applies to may be done by everybody.",
         is_fixed=True,
@@ -543,9 +341,7 @@ class BrokerConfig:
         """From a TOML file (names quoted or nested) and `NAME=VALUE` texts; the later wins."""
         values: dict[str, object] = {}
         if file is not None:
-            told = _read_toml(file)
-            told.pop(OPTIONS_TABLE, None)
-            values.update(_flatten(told, file.parent))
+            values.update(settings_in(file))
         for text in settings:
             name, equals, value = text.partition("=")
             if not equals:
@@ -564,7 +360,7 @@ class BrokerConfig:
             if own_name not in known:
                 raise ConfigError(_unknown(own_name, known))
             field = known[own_name]
-            parsed = _parse(field, _dereferenced(name, value))
+            parsed = parse(field, _dereferenced(name, value))
             if not listener_name:
                 chosen[field.name] = parsed
             elif field.metadata["of_listeners"]:
@@ -583,7 +379,7 @@ class BrokerConfig:
     def shown(self) -> dict[str, str]:
         """Every setting by its Kafka name, as DescribeConfigs shows it."""
         return {
-            name: "" if isinstance(field.default, Secret) else text_of(getattr(self, field.name))
+            name: "" if is_secret(field) else text_of(getattr(self, field.name))
             for name, field in _by_name(type(self)).items()
         }
 
@@ -594,7 +390,7 @@ def changed(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
         return config
     known = _by_name(BrokerConfig)
     chosen: dict[str, Any] = {
-        known[name].name: _parse(known[name], value) for name, value in values.items()
+        known[name].name: parse(known[name], value) for name, value in values.items()
     }
     return dataclasses.replace(config, **chosen)
 
@@ -616,7 +412,7 @@ def _of_listener(name: str) -> tuple[str, str]:
 def _check_is_no_secret(name: str, value: str) -> None:
     """Arguments of a command are seen by everyone on the machine."""
     field = _by_name(BrokerConfig).get(_of_listener(name)[1])
-    if field is None or not isinstance(field.default, Secret):
+    if field is None or not is_secret(field):
         return
     if value and not is_reference(value):
         raise ConfigError(
@@ -640,123 +436,8 @@ def _unknown(name: str, known: Iterable[str]) -> str:
     return unknown_name("setting", name, known)
 
 
-class SettingDescription(NamedTuple):
-    default: str
-    kind: str
-    about: str
-    is_fixed: bool
-    """Whether it holds as long as the broker runs."""
-    least: int
-    most: int
-    is_secret: bool = False
-
-
 def about_settings() -> dict[str, SettingDescription]:
-    return {
-        name: SettingDescription(
-            text_of(field.default),
-            _kind(field),
-            field.metadata["about"],
-            field.metadata["is_fixed"],
-            field.metadata["least"],
-            field.metadata["most"],
-            isinstance(field.default, Secret),
-        )
-        for name, field in _by_name(BrokerConfig).items()
-    }
-
-
-def _kind(field: "dataclasses.Field[Any]") -> str:
-    """As DescribeConfigs names it."""
-    if isinstance(field.default, bool):
-        return "boolean"
-    if isinstance(field.default, str):
-        return "string" if field.metadata["is_text"] else "list"
-    return "int" if field.metadata["most"] <= INT32_MAX else "long"
-
-
-def setting_name(field: "dataclasses.Field[Any]") -> str:
-    return field.name.replace("_", ".")
-
-
-def text_of(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def parse_bool(name: str, value: object) -> bool:
-    text = text_of(value).lower()
-    if text not in ("true", "false"):
-        raise ConfigError(f"{name}={value}: must be true or false")
-    return text == "true"
-
-
-def parse_int(name: str, value: object, least: int, most: int) -> int:
-    text = str(value)
-    # Python would also take "1_000", blanks, other scripts' digits, and thousands of digits.
-    if not _WHOLE_NUMBER.fullmatch(text):
-        raise ConfigError(f"{name}={text[:SHOWN_MAX]}: must be a whole number")
-    number = int(text)
-    if not least <= number <= most:
-        raise ConfigError(f"{name}={number}: must be between {least} and {most}")
-    return number
-
-
-def _parse(field: "dataclasses.Field[Any]", value: object) -> object:
-    name = setting_name(field)
-    if isinstance(field.default, bool):
-        return parse_bool(name, value)
-    if isinstance(field.default, str):
-        return _parse_text(field, str(value).strip())
-    return parse_int(name, value, field.metadata["least"], field.metadata["most"])
-
-
-def _parse_access(name: str, text: str) -> str:
-    if name == "authorizer.class.name":
-        if text not in ("", AUTHORIZER):
-            raise ConfigError(f"{name}={text[:SHOWN_MAX]}: must be {AUTHORIZER}")
-        return text
-    try:
-        super_users(text)
-    except ValueError as error:
-        raise ConfigError(f"{name}: {error}") from error
-    return text
-
-
-def _parse_text(field: "dataclasses.Field[Any]", text: str) -> str:
-    name, one_of = setting_name(field), field.metadata["one_of"]
-    if isinstance(field.default, Secret):
-        return Secret(text)
-    if field.name == "store_prices":
-        PriceList.parse(text)
-    elif field.name in ("listeners", "advertised_listeners"):
-        return ",".join(map(str, endpoints(name, text)))
-    elif field.name in ("authorizer_class_name", "super_users"):
-        return _parse_access(name, text)
-    elif one_of:
-        return _one_of(name, text, one_of)
-    elif not field.metadata["is_text"]:
-        return _parse_policy(name, text)
-    return text
-
-
-def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
-    for each in known:
-        if text.lower() == each.lower():
-            return each
-    if known == ("PEM",):
-        raise ConfigError(f"{name}={text[:SHOWN_MAX]}: export the certificates as PEM")
-    raise ConfigError(f"{name}={text[:SHOWN_MAX]}: must be of {', '.join(known)}")
-
-
-def _parse_policy(name: str, value: object) -> str:
-    policies = [part.strip() for part in str(value).split(",")]
-    if not all(part in ("delete", "compact") for part in policies):
-        raise ConfigError(f"{name}={str(value)[:SHOWN_MAX]}: must be of delete, compact")
-    return ",".join(policies)
-
-
-COARSER_RETENTION_MS: Final = {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000}
-"""Settings that stand for log.retention.ms at a start, with their units."""
+    return {name: description(field) for name, field in _by_name(BrokerConfig).items()}
 
 
 def _in_ms(values: Mapping[str, object]) -> dict[str, object]:
@@ -767,50 +448,3 @@ def _in_ms(values: Mapping[str, object]) -> dict[str, object]:
             count = parse_int(name, rest.pop(name), -1, INT64_MAX // unit_ms)
             rest.setdefault("log.retention.ms", -1 if count == -1 else count * unit_ms)
     return rest
-
-
-def options_in(file: Path) -> list[str]:
-    """What the file says of the options of `semel serve`, as a command line. Raises ConfigError."""
-    table = _read_toml(file).get(OPTIONS_TABLE, {})
-    if not isinstance(table, Mapping):
-        raise ConfigError(f"{file}: {OPTIONS_TABLE} must be a table of options")
-    told: list[str] = []
-    for name, value in table.items():
-        option = f"--{name.replace('_', '-')}"
-        values = value if isinstance(value, list) else [value]
-        for each in values:
-            if isinstance(each, Mapping):
-                raise ConfigError(f"{file}: {OPTIONS_TABLE}.{name} must not be a table")
-            if each is True:
-                told.append(option)
-            elif each is not False:
-                told += [option, str(each)]
-    return told
-
-
-def _read_toml(file: Path) -> dict[str, object]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: {error}") from error
-
-
-def _flatten(table: Mapping[str, object], folder: Path, prefix: str = "") -> dict[str, object]:
-    """`num.partitions = 3` in TOML is a table `num` with a key `partitions`."""
-    flat: dict[str, object] = {}
-    for key, value in table.items():
-        if not isinstance(value, Mapping):
-            flat[prefix + key] = value
-        elif value.keys() in _REFERENCES and all(isinstance(each, str) for each in value.values()):
-            flat[prefix + key] = _reference(value, folder)
-        else:
-            flat.update(_flatten(value, folder, f"{prefix}{key}."))
-    return flat
-
-
-def _reference(table: Mapping[str, str], folder: Path) -> str:
-    if "env" in table:
-        return f"${{env:{table['env']}}}"
-    return f"${{file:{folder / Path(table['file']).expanduser()}}}"

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from semel.broker.config import DELETE, INT32_MAX, INT64_MAX, BrokerConfig, parse_bool, parse_int
+from semel.broker.config import DELETE, BrokerConfig
 from semel.broker.config_resources import ConfigSource, ConfigSynonym
 from semel.broker.layered_config import LayeredConfig
+from semel.broker.setting import INT32_MAX, INT64_MAX, parse_bool, parse_int
 from semel.errors import (
     ConfigError,
     InvalidConfig,

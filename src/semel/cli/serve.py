@@ -52,7 +52,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     options = its_parser.parse_args(arguments)
     if options.config is None:
         return options
-    from semel.broker.config import OPTIONS_TABLE, options_in
+    from semel.broker.config_file import OPTIONS_TABLE, options_in
 
     in_file = options_in(options.config)
     try:
