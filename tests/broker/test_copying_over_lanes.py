@@ -130,7 +130,7 @@ async def disturb(
         await elapse(rng.expovariate(4))
         number = rng.randrange(3)
         device = machine.devices[number]
-        stepping_down = asyncio.ensure_future(broker.step_down(number))
+        stepping_down = asyncio.ensure_future(broker.leading.step_down(number))
         while number in broker.lanes.by_number:
             await elapse(0)
         device.fail_held()
@@ -140,7 +140,7 @@ async def disturb(
         else:
             device.kill()
         await elapse(rng.random() * 0.2)
-        await broker.take_lane(number, device)
+        await broker.leading.take_lane(number, device)
 
 
 def copy(seed: int, *, copier_count: int = 3) -> tuple[list[str], int]:

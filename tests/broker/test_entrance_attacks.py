@@ -159,7 +159,7 @@ async def refuse(asked: AnyRequest) -> AnyAnswer:
 
 def as_node(knocking: Knocks) -> Wire:
     """A connection on which a challenge was answered."""
-    knocking.broker.node = Desk(KEY, SeededRandomness(Random(1)), refuse)
+    knocking.broker.host.node = Desk(KEY, SeededRandomness(Random(1)), refuse)
     wire = knocking.wire("OPEN", is_for_nodes=True)
     wire.send(node_frame(NODE_CHALLENGE.key, b"n" * NONCE_SIZE))
     return wire

@@ -240,14 +240,14 @@ async def test_a_lane_that_steps_down_is_refused_and_the_other_serves_on(machine
     async with machine.broker() as broker:
         await create(broker)
         await produced(broker, over_both())
-        await broker.step_down(1)
+        await broker.leading.step_down(1)
         assert await produced(broker, over_both()) == [(NONE, 1), (NotLeaderOrFollower.code, -1)]
         assert await fetched(broker) == [(NONE, 2), (NotLeaderOrFollower.code, 0)]
         request = MetadataRequest([MetadataRequestTopic(name="t")])
         (topic,) = (await call(broker, "metadata", 9, request)).topics
         assert [each.error_code for each in topic.partitions] == [NONE, LeaderNotAvailable.code]
 
-        await broker.take_lane(1, machine.devices[1])
+        await broker.leading.take_lane(1, machine.devices[1])
         assert await produced(broker, over_both()) == [(NONE, 2), (NONE, 1)]
 
 
@@ -262,7 +262,7 @@ async def test_who_waits_for_records_of_a_lane_hears_that_it_is_led_elsewhere(
         waiting = asyncio.ensure_future(call(broker, "fetch", 11, request))
         await elapse(1)
         assert not waiting.done()
-        await broker.step_down(1)
+        await broker.leading.step_down(1)
         (partition,) = (await waiting).responses[0].partitions
         assert partition.error_code == NotLeaderOrFollower.code
 
@@ -281,7 +281,7 @@ async def test_members_that_wait_hear_that_their_group_is_led_elsewhere(
         waiting = asyncio.ensure_future(call(broker, "join_group", 3, joining))
         await elapse(0.1)
         assert not waiting.done()
-        await broker.step_down(lane.number)
+        await broker.leading.step_down(lane.number)
         assert (await waiting).error_code == NotCoordinator.code
         beat = HeartbeatRequest("g", 1, "any")
         assert (await call(broker, "heartbeat", 3, beat)).error_code == NotCoordinator.code
@@ -291,7 +291,7 @@ async def test_members_that_wait_hear_that_their_group_is_led_elsewhere(
 async def test_without_the_catalogue_no_topic_is_made(machine: TwoLanes) -> None:
     async with machine.broker() as broker:
         await create(broker)
-        await broker.step_down(0)
+        await broker.leading.step_down(0)
         request = CreateTopicsRequest([CreatableTopic("u", 1, 1)])
         (created,) = (await call(broker, "create_topics", 7, request)).topics
         assert created.error_code == NotController.code
@@ -304,7 +304,7 @@ async def test_without_the_catalogue_no_topic_is_made(machine: TwoLanes) -> None
         altering = AlterConfigsRequest([AlterConfigsResource(2, "t", [])])
         (altered,) = (await call(broker, "alter_configs", 2, altering)).responses
         assert altered.error_code == NotController.code
-        await broker.take_lane(0, machine.devices[0])
+        await broker.leading.take_lane(0, machine.devices[0])
         await create(broker, "u")
 
 
@@ -313,12 +313,12 @@ async def test_without_the_catalogue_there_is_no_controller(machine: TwoLanes) -
     async with machine.broker() as broker:
         node_id = broker.config.node_id
         assert await controllers(broker) == [node_id, node_id]
-        await broker.step_down(1)
+        await broker.leading.step_down(1)
         assert await controllers(broker) == [node_id, node_id]
-        await broker.take_lane(1, machine.devices[1])
-        await broker.step_down(0)
+        await broker.leading.take_lane(1, machine.devices[1])
+        await broker.leading.step_down(0)
         assert await controllers(broker) == [-1, -1]
-        await broker.take_lane(0, machine.devices[0])
+        await broker.leading.take_lane(0, machine.devices[0])
         assert await controllers(broker) == [node_id, node_id]
 
 
@@ -329,7 +329,7 @@ async def test_without_the_catalogue_rounds_of_retention_keep_what_they_do_not_k
     async with machine.broker() as broker:
         await create(broker)
         await produced(broker, over_both())
-        await broker.step_down(0)
+        await broker.leading.step_down(0)
         await Retention(broker).round()
         (partition,) = broker.lanes.led[0].view.partitions()
         assert (partition.log_start_offset, partition.log_end_offset) == (0, 1)
@@ -348,7 +348,7 @@ async def test_without_the_catalogue_nothing_is_said_of_any_topic(machine: TwoLa
         await create(broker)
         await find_coordinators(broker)
         ask(broker, "create_topics", 7, CreateTopicsRequest([CreatableTopic("u", LANE_COUNT, 1)]))
-        await broker.step_down(0)
+        await broker.leading.step_down(0)
         refused = NotLeaderOrFollower.code
         for topic in ("t", "u"):
             request = MetadataRequest([MetadataRequestTopic(name=topic)])
@@ -365,7 +365,7 @@ async def test_without_the_catalogue_nothing_is_said_of_any_topic(machine: TwoLa
         group_id = group_in(broker, 1)
         assert (await joined(broker, group_id)).error_code == NONE
         assert await committed(broker, group_id) == CoordinatorNotAvailable.code
-        await broker.take_lane(0, machine.devices[0])
+        await broker.leading.take_lane(0, machine.devices[0])
         assert "u" not in broker.lanes.catalogue
         assert await committed(broker, group_id) != CoordinatorNotAvailable.code
 
@@ -374,7 +374,7 @@ async def test_without_the_catalogue_nothing_is_said_of_any_topic(machine: TwoLa
 async def test_partitions_of_a_lane_that_has_left_are_not_in_the_folder(machine: TwoLanes) -> None:
     async with machine.broker() as broker:
         await create(broker)
-        await broker.step_down(1)
+        await broker.leading.step_down(1)
         (folder,) = (await call(broker, "describe_log_dirs", 4, DescribeLogDirsRequest())).results
         assert [each.partition_index for each in folder.topics[0].partitions] == [0]
 
@@ -463,11 +463,11 @@ def test_what_was_appended_gets_a_closed_connection_as_it_may_yet_count(partitio
                     answer = ask(broker, "produce", 9, request)
                     marks = [broker.lanes.by_number[partition].mark()]
                     connection.expect_reply().wait_for(marks, durable=answer.durable)
-            await broker.step_down(partition)
+            await broker.leading.step_down(partition)
             assert [each.is_aborted for each in transports] == [True, False]
             assert transports[0].written == b""
             await elapse(1)
-            await broker.take_lane(partition, machine.devices[partition])
+            await broker.leading.take_lane(partition, machine.devices[partition])
             # It counts or not; what comes now stands behind it.
             request = produce_request("t", BATCH, partition=partition)
             ((code, offset),) = await produced(broker, request)
@@ -502,7 +502,7 @@ async def test_who_is_answered_after_its_lane_has_left_gets_a_closed_connection(
         answer = ask(broker, "leave_group", 2, leaving)
         assert answer.response.error_code == NONE
         assert not transport.written
-        await broker.step_down(1)
+        await broker.leading.step_down(1)
         await elapse(1)
         assert transport.written == b""
         assert transport.is_aborted
@@ -527,7 +527,7 @@ async def test_an_answer_that_was_durable_leaves_also_after_its_lane_has_left(
             return answered
 
         connection.wait(later(), Call(known.api, 9, 1, None, connection))
-        await broker.step_down(1)
+        await broker.leading.step_down(1)
         is_over.set()
         await elapse(1)
         assert transport.written
@@ -561,8 +561,8 @@ async def test_no_producer_id_is_given_twice(machine: TwoLanes) -> None:
         for lane_number in range(LANE_COUNT):
             names = [None, transactional_id_in(broker, 0), transactional_id_in(broker, 1)]
             given += [await producer_of(broker, name) for name in names]
-            await broker.step_down(lane_number)
-            await broker.take_lane(lane_number, machine.devices[lane_number])
+            await broker.leading.step_down(lane_number)
+            await broker.leading.take_lane(lane_number, machine.devices[lane_number])
             assert [lane.number for lane in broker.lanes.led] == [0, 1]
     assert len(set(given)) == len(given)
     ids = {producer_id for producer_id, _ in given}
@@ -576,17 +576,17 @@ async def test_housekeeping_leaves_a_lane_alone_that_has_left(machine: TwoLanes)
     async with machine.broker() as broker:
         asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
         await find_coordinators(broker)
-        assert broker._server is not None
-        read_what_waits = broker._server.read_what_waits
+        assert broker.server is not None
+        read_what_waits = broker.server.read_what_waits
 
         async def meanwhile() -> None:
             await read_what_waits()
             if 1 in broker.lanes.by_number:
-                await broker.step_down(1)
+                await broker.leading.step_down(1)
 
         group_id = group_in(broker, 1)
         assert (await joined(broker, group_id, session_timeout_ms=10)).error_code == NONE
-        broker._server.read_what_waits = meanwhile  # type: ignore[method-assign]
+        broker.server.read_what_waits = meanwhile  # type: ignore[method-assign]
         left = broker.lanes.by_number[1]
         await elapse(5)
         left.note_jump()
@@ -598,13 +598,13 @@ async def test_housekeeping_leaves_a_lane_alone_that_has_left(machine: TwoLanes)
 async def test_a_lane_that_cannot_be_replayed_is_given_free(machine: TwoLanes) -> None:
     async with machine.broker() as broker:
         await create(broker)
-        await broker.step_down(1)
+        await broker.leading.step_down(1)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("semel.lane.lane.rebuild", damaged)
             with pytest.raises(CorruptJournal):
-                await broker.take_lane(1, machine.devices[1])
+                await broker.leading.take_lane(1, machine.devices[1])
         assert sorted(broker.journals) == [0]
-        await broker.take_lane(1, machine.devices[1])
+        await broker.leading.take_lane(1, machine.devices[1])
         assert await produced(broker, over_both()) == [(NONE, 0), (NONE, 0)]
 
 
@@ -633,12 +633,12 @@ async def test_what_a_lane_missed_while_it_was_led_elsewhere_is_made_good(
         await create(broker)
         await create(broker, "gone")
         assert await produced(broker, over_both()) == EMPTY
-        await broker.step_down(1)
+        await broker.leading.step_down(1)
         assert await delete(broker) == NONE
         assert await delete(broker, "gone") == NONE
         await create(broker)
         await create(broker, "new")
-        await broker.take_lane(1, machine.devices[1])
+        await broker.leading.take_lane(1, machine.devices[1])
         assert await fetched(broker) == EMPTY
         assert await produced(broker, over_both()) == EMPTY
         assert await produced(broker, over_both("new")) == EMPTY
@@ -696,8 +696,8 @@ async def test_a_topic_that_the_catalogue_lost_is_dropped_when_it_is_led_again(
     async with machine.broker() as broker:
         ask(broker, "create_topics", 7, CreateTopicsRequest([CreatableTopic("t", LANE_COUNT, 1)]))
         assert broker.lanes.by_number[1].view.hosts("t")
-        await broker.step_down(0)
-        await broker.take_lane(0, machine.devices[0])
+        await broker.leading.step_down(0)
+        await broker.leading.take_lane(0, machine.devices[0])
         assert "t" not in broker.lanes.catalogue
         assert not broker.lanes.by_number[1].view.hosts("t")
 
@@ -754,14 +754,14 @@ async def test_a_lane_that_cannot_drop_what_was_deleted_is_not_led(machine: TwoL
     async with machine.broker() as broker:
         await create(broker)
         await produced(broker, over_both())
-        await broker.step_down(1)
+        await broker.leading.step_down(1)
         assert await delete(broker) == NONE
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("semel.journal.file.journal.FileJournal.reserve", full)
             with pytest.raises(JournalFull):
-                await broker.take_lane(1, machine.devices[1])
+                await broker.leading.take_lane(1, machine.devices[1])
         assert sorted(broker.lanes.by_number) == sorted(broker.journals) == [0]
-        await broker.take_lane(1, machine.devices[1])
+        await broker.leading.take_lane(1, machine.devices[1])
         await create(broker)
         assert await fetched(broker) == EMPTY
 

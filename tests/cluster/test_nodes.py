@@ -352,7 +352,7 @@ async def test_what_waits_for_a_leader_is_counted_at_once(cluster: SimulatedClus
     cluster.bucket.is_away = True
     newcomer = cluster.start(3)
     await until(lambda: newcomer._is_up)
-    server = newcomer.broker._server
+    server = newcomer.broker.server
     assert server is not None
     held_max = newcomer.broker.config.queued_max_request_bytes // 2
     server._undecided_bytes = held_max - 1

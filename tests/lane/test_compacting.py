@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from semel.broker.broker import volumes_on
+from semel.broker.leading import volumes_on
 from semel.groups.settings import GroupSettings
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.memory import MemoryDevice

@@ -8,7 +8,7 @@ import pytest
 from journal.test_check import Files, device_with, files_of
 from lane.test_compacting import SEGMENT_BYTES, World
 from lane.test_volume_files import checked, start
-from semel.broker.broker import volumes_on
+from semel.broker.leading import volumes_on
 from semel.errors import CorruptJournal
 from semel.groups.settings import GroupSettings
 from semel.journal import names

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from semel.broker.broker import volumes_on
+from semel.broker.leading import volumes_on
 from semel.groups.settings import GroupSettings
 from semel.journal import names
 from semel.journal.file.device import Device, Done

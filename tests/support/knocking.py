@@ -68,7 +68,7 @@ class Knocks:
     """The gates of a broker, and those who come to them."""
 
     def __init__(self, broker: Broker, folder: Path, seed: int) -> None:
-        server = broker._server
+        server = broker.server
         assert server is not None
         self.broker, self._server = broker, server
         self._random = Random(seed)

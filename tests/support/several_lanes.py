@@ -243,7 +243,7 @@ async def restart(
 ) -> None:
     """Kill the worker of one lane, or let its disk lose power, and let it lead again."""
     device = machine.devices[number]
-    stepping_down = asyncio.ensure_future(broker.step_down(number))
+    stepping_down = asyncio.ensure_future(broker.leading.step_down(number))
     while number in broker.lanes.by_number:
         await elapse(0)
     device.fail_held()
@@ -252,4 +252,4 @@ async def restart(
         device.lose_all_unsynced()
     else:
         device.kill()
-    await broker.take_lane(number, device)
+    await broker.leading.take_lane(number, device)

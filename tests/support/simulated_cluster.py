@@ -193,7 +193,7 @@ class SimulatedNode:
             TIMING,
             lane_settings(self._config),
             self._randomness,
-            self.broker,
+            self.broker.host,
             self.connect,
             levels=self.levels,
         )
@@ -374,12 +374,16 @@ class SimulatedCluster:
         """Once every lane is led by somebody, and all who live say so."""
         live = [node for node in self.nodes.values() if node.process.is_alive]
 
+        def knows(node: SimulatedNode, number: int) -> int | None:
+            if number in node.broker.lanes.by_number:
+                return node.node_id
+            told = node.broker.elsewhere.leader_of(number)
+            return None if told is None else told.node_id
+
         def agree() -> bool:
             led = self.led()
             return len(led) == lanes and all(
-                (told := node.broker.node_of_lane(number)) is not None and told.node_id == node_id
-                for node in live
-                for number, node_id in led.items()
+                knows(node, number) == node_id for node in live for number, node_id in led.items()
             )
 
         await self.until(agree)

@@ -123,9 +123,9 @@ class Line:
     ) -> AnyAnswer:
         await self._runs.wait()
         asked = self._machine.brokers.get(address[1])
-        if asked is None or asked.node is None:
+        if asked is None or asked.host.node is None:
             raise NodeAway("it is not there")
-        answer = messages.decode_answer(await asked.node.answered(messages.encode(request)))
+        answer = messages.decode_answer(await asked.host.node.answered(messages.encode(request)))
         await self._runs.wait()
         return answer
 

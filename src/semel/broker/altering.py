@@ -99,7 +99,7 @@ def _alter_broker(broker: "Broker", name: str, change: Change, only_check: bool)
     if name != ALL_BROKERS and name not in map(str, broker.nodes.ids):
         check_broker_name(broker, name)
     config = change(dict(broker.lanes.controller.view.broker_config(name)))
-    broker.reconfigure(name, config, only_check)
+    broker.settings.set(name, config, only_check)
 
 
 def check_broker_name(broker: "Broker", name: str) -> None:

@@ -31,7 +31,7 @@ class StoreRate(NamedTuple):
 
 
 def journals_on_store(broker: "Broker") -> "list[SlotJournal]":
-    return [cast("SlotJournal", each) for each in list(broker.journals_on_store.values())]
+    return [cast("SlotJournal", each) for each in list(broker.leading.journals_on_store.values())]
 
 
 def stored_bytes(broker: "Broker", store: Counting) -> int:
@@ -126,7 +126,7 @@ def _lanes(broker: "Broker") -> Iterator["Metric"]:
     led = [
         (str(lane.number), lane.view, cast("SlotJournal", journal))
         for lane in broker.lanes.led
-        if (journal := broker.journals_on_store.get(lane.number)) is not None
+        if (journal := broker.leading.journals_on_store.get(lane.number)) is not None
     ]
     epoch = GaugeMetricFamily(
         "semel_lane_epoch", "The leader epoch of a lane that this node leads.", labels=["lane"]

@@ -67,7 +67,7 @@ class Member:
             self._timing,
             lane_settings(config),
             self._randomness,
-            self.broker,
+            self.broker.host,
             connect,
             self._about,
         )

@@ -81,7 +81,7 @@ class Worker:
         self.may_serve = asyncio.Event()
         self.knows_all = asyncio.Event()
         """The epoch of every lane as well."""
-        broker.node = Desk(key, randomness, self.answer)
+        broker.host.node = Desk(key, randomness, self.answer)
 
     def begin(self, tasks: asyncio.TaskGroup, lines: Asking) -> None:
         """Once the broker has started."""
@@ -116,7 +116,7 @@ class Worker:
                 return Refused("this worker has not heard of all topics yet", is_final=False)
             return await self._broker.peers.answer(request)
         if isinstance(request, Forwarded):
-            return await self._broker.answer_forwarded(request)
+            return await self._broker.host.answer_forwarded(request)
         telling = self._broker.topics.telling
         if isinstance(request, Follow) and isinstance(telling, Telling):
             self._hear_of_lanes({number: Term(epoch) for number, epoch in request.lanes})
@@ -167,7 +167,7 @@ class Worker:
             if isinstance(told, Told):
                 await self._work_in_somehow(told)
                 if told.is_all:
-                    self._broker.heard_all(begun_s)
+                    self._broker.host.heard_all(begun_s)
             else:
                 await asyncio.sleep(PAUSE_S)
 
@@ -222,7 +222,7 @@ class Worker:
         if told.salt_key != self._users.salt_key:
             self._users.draw(told.salt_key)
         if has_settings:
-            broker.recall_config(lambda name: self._settings.get(name, {}))
+            broker.settings.recall(lambda name: self._settings.get(name, {}))
         broker.hear_of_cluster(told.cluster_id)
         self._hear_of_lanes({number: Term(epoch) for number, epoch, _ in told.lanes})
         if told.is_all and self._is_beginning:
@@ -232,7 +232,7 @@ class Worker:
             )
             self._is_beginning = False
             self.may_serve.set()
-        broker.look_at_quotas()
+        broker.settings.look_at_quotas()
         self._heard = told.number
 
     def _hear_of_access(self, news: UserTold | RuleTold | QuotasTold) -> None:

@@ -134,5 +134,5 @@ def _partition_count(broker: "Broker", wanted: CreatableTopic) -> int:
 def _shown(broker: "Broker", config: dict[str, str]) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(each.name, each.value, False, each.source.value)
-        for each in topic_config.shown(config, broker.layers)
+        for each in topic_config.shown(config, broker.settings.layers)
     ]

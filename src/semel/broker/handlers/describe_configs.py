@@ -98,7 +98,7 @@ def _topic(
 ) -> list[DescribeConfigsResourceResult]:
     topic = broker.lanes.catalogue.named(name)
     described = []
-    for each in topic_config.shown(topic.config, broker.layers):
+    for each in topic_config.shown(topic.config, broker.settings.layers):
         setting = topic_config.TOPIC_SETTINGS[each.name]
         described.append(
             _result(each.name, each.synonyms, request, setting.kind, setting.about, False)
@@ -125,7 +125,7 @@ def _broker(
 
 
 def _synonyms(broker: "Broker", name: str) -> list[ConfigSynonym]:
-    found = broker.layers.synonyms(name)
+    found = broker.settings.layers.synonyms(name)
     if name == "retention.enforce" and all(
         lane.view.is_retention_enforced for lane in broker.lanes.led
     ):
@@ -139,7 +139,7 @@ def _all_brokers(
 ) -> list[DescribeConfigsResourceResult]:
     described = []
     about = about_settings()
-    for name, value in broker.layers.for_all.items():
+    for name, value in broker.settings.layers.for_all.items():
         synonyms = [ConfigSynonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
         described.append(
             _result(name, synonyms, request, about[name].kind, about[name].about, False)

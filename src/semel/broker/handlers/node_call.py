@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 def node_call(broker: "Broker", signed: bytes, call: Call) -> Handled:
     session = call.peer.session
-    if broker.node is None or session is None:
+    if broker.host.node is None or session is None:
         raise ProtocolError("a call between nodes without a challenge")
-    return _answer(broker, session, broker.node.opened(session, signed))
+    return _answer(broker, session, broker.host.node.opened(session, signed))
 
 
 async def _answer(broker: "Broker", session: Session, asked: bytes) -> Answer:
-    assert broker.node is not None
-    return Answer(session.sign_answer(await broker.node.answered(asked)), NO_MARKS)
+    assert broker.host.node is not None
+    return Answer(session.sign_answer(await broker.host.node.answered(asked)), NO_MARKS)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def node_challenge(broker: "Broker", nonce: bytes, call: Call) -> Answer:
-    if broker.node is None:
+    if broker.host.node is None:
         raise ProtocolError("this broker is not a node of a cluster")
-    own_nonce, call.peer.session = broker.node.challenged(nonce)
+    own_nonce, call.peer.session = broker.host.node.challenged(nonce)
     return Answer(own_nonce, NO_MARKS)

@@ -194,7 +194,7 @@ class SimulatedNode:
             TIMING,
             lane_settings(self._config),
             self._randomness,
-            self.broker,
+            self.broker.host,
             self.connect,
             slots=SLOTS,
         )
