@@ -141,6 +141,9 @@ def test_topics_that_match_are_deleted_and_no_others(run: Run) -> None:
     code, out, _ = run("topic", "delete", "^cli-tmp-")
     assert code == 0
     assert sorted(out.splitlines()) == ["deleted topic cli-tmp-a", "deleted topic cli-tmp-b"]
+    code, out, err = run("topic", "delete", "cli-kept-tmp")
+    assert (code, out) == (1, "")
+    assert err == "semel: there is no topic 'cli-kept-tmp'; did you mean 'cli-keep-tmp'?\n"
     assert rows(run("topic", "list", "^cli-.*tmp")[1])[1][0] == "cli-keep-tmp"
 
 

@@ -11,7 +11,7 @@ from semel.cli.arguments import DEFAULT_TARGET, Target, parse_pairs
 from semel.cli.output import say, say_json, say_table
 from semel.client.admin import quotas
 from semel.client.cluster.cluster import Cluster
-from semel.errors import ConfigError
+from semel.errors import ConfigError, ResourceNotFound
 
 app = App(name="quota", help="Show and change how much clients may ask of each broker.")
 
@@ -135,7 +135,7 @@ def _alter(whom: Whom, changes: Mapping[str, float | None], target: Target) -> i
             kept = (await quotas.describe(cluster, entity)).get(entity, {})
             missing = [name for name in changes if name not in kept]
             if missing or not kept:
-                raise ConfigError(f"{entity} has no {missing[0] if missing else 'quotas'}")
+                raise ResourceNotFound(f"{entity} has no {missing[0] if missing else 'quotas'}")
             wanted = changes or dict.fromkeys(kept)
         await quotas.alter(cluster, entity, wanted)
 

@@ -26,12 +26,12 @@ from semel.cli.output import (
 )
 from semel.client.admin import configs, topics
 from semel.client.admin.configs import ConfigEntry, ConfigSource, ResourceType
-from semel.client.admin.finding import find_topics
+from semel.client.admin.finding import find_topics, with_nearest
 from semel.client.admin.topics import CLUSTER_DEFAULT
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.metadata import TopicMetadata
 from semel.client.cluster.offsets import beginnings_of, ends_of
-from semel.errors import ConfigError, TopicAlreadyExists
+from semel.errors import ConfigError, TopicAlreadyExists, UnknownTopicOrPartition
 from semel.types import TopicPartition
 
 app = App(name="topic", help="Create, list, describe, change, enlarge and delete topics.")
@@ -109,7 +109,11 @@ def delete(name: str, /, *names: str, target: Target = DEFAULT_TARGET) -> int:
 
     async def work(cluster: Cluster) -> topics.Outcomes:
         matching = await chosen_topics(cluster, patterns)
-        return await topics.delete(cluster, list(dict.fromkeys([*named, *matching])))
+        outcomes = await topics.delete(cluster, list(dict.fromkeys([*named, *matching])))
+        for topic, refusal in outcomes.items():
+            if isinstance(refusal, UnknownTopicOrPartition):
+                outcomes[topic] = await with_nearest(cluster, [topic], refusal)
+        return outcomes
 
     return say_outcomes("topic", target.run(work), "deleted", as_json=target.as_json)
 
