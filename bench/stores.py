@@ -175,7 +175,7 @@ class Store:
 
 
 @contextmanager
-def store(put_ms: float) -> Iterator[Store]:
+def store(put_ms: float, lanes: int = 1) -> Iterator[Store]:
     """With a cluster in it; nodes find it by the environment."""
     server = subprocess.Popen(
         [sys.executable, "-m", "bench.stores"],
@@ -197,6 +197,7 @@ def store(put_ms: float) -> Iterator[Store]:
             AWS_UNSIGNED_PAYLOAD="true",
         )
         create = [sys.executable, "-m", "semel", "cluster", "create", "--store", URL]
+        create += ["--lanes", str(lanes)]
         subprocess.run(create, check=True, capture_output=True)
         made = Store(ready[1], server.pid)
         made.set_put_ms(put_ms)

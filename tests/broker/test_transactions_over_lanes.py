@@ -1,12 +1,14 @@
 """Transactions whose partitions and groups lie in several lanes, in one broker."""
 
 import asyncio
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from broker.handled_producer import HandledProducer
 from semel.broker.broker import Broker
+from semel.broker.commits import CONFIRM_S
 from semel.errors import (
     NONE,
     ConcurrentTransactions,
@@ -18,7 +20,7 @@ from semel.journal.seam import JournalAbandoned
 from semel.lane.calls import AskToJoin, AskToPrepare, LaneAway, Outcome, TellOutcomes
 from semel.types import Term, TopicPartition
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from support.handled import call
+from support.handled import CONFIG, call
 from support.lanes_rules import is_a
 from support.seeded_loop import elapse, run
 from support.several_lanes import (
@@ -352,5 +354,44 @@ def test_a_lane_that_has_closed_its_journal_is_away_for_others() -> None:
                 with pytest.raises(LaneAway):
                     await broker.peers.ask(1, asked)
             lane.submit = submit  # type: ignore[method-assign]
+
+    run(Random(1), scenario())
+
+
+@BOTH
+def test_transactions_that_follow_each_other_cost_each_lane_one_sync(versions: Versions) -> None:
+    """Nobody waits for the markers of the last one: they are stored beside the next."""
+
+    async def scenario() -> None:
+        machine = SeveralLanes(replace(CONFIG, log_flush_interval_ms=60_000))
+        async with machine.broker() as broker:
+            await create(broker)
+            copier = Copier(broker, 0, 0, versions)
+            assert await copier.init() == NONE
+            await copier.write(b"first")
+            assert await copier.end(commit=True) == NONE
+            before = [device.sync_count for device in machine.devices]
+            for _ in range(5):
+                await copier.write(b"next")
+                assert await copier.end(commit=True) == NONE
+            assert [device.sync_count for device in machine.devices] == [n + 5 for n in before]
+            await elapse(1.0)
+            assert not any([*lane.view.unconfirmed()] for lane in broker.lanes.led)
+
+    run(Random(1), scenario())
+
+
+def test_who_waits_for_confirmations_has_them_at_once() -> None:
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            copier = Copier(broker, 0, 0, TV2)
+            assert await copier.init() == NONE
+            await copier.write(b"v")
+            assert await copier.end(commit=True) == NONE
+            began_s = asyncio.get_running_loop().time()
+            assert await copier.init() == NONE
+            assert asyncio.get_running_loop().time() - began_s < CONFIRM_S / 2
 
     run(Random(1), scenario())

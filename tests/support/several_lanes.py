@@ -51,9 +51,11 @@ class SteppedDevice(MemoryDevice):
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
         self.holds_syncs = False
+        self.sync_count = 0
         self._held: list[tuple[Sequence[str], bool, Done]] = []
 
     def submit_sync(self, names: Sequence[str], folder: bool, on_done: Done) -> None:
+        self.sync_count += 1
         if self.holds_syncs:
             self._held.append((names, folder, on_done))
         else:

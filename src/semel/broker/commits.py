@@ -6,6 +6,7 @@ process if need be. Then all are told, until each has confirmed that it can lose
 """
 
 import asyncio
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,11 @@ there. It is committed whether they do or not."""
 TOLD_MAX: Final = 1_000
 """Outcomes in one call."""
 
+CONFIRM_S: Final = 0.1
+"""So long after a commit was told a lane is asked whether it can lose that no more, unless somebody
+waits for it: by then its markers are stored beside what its clients wait for. Asked at once, it
+would store them by themselves, and the next commit would wait for that."""
+
 
 class Commits:
     def __init__(self, broker: "Broker", lane: Lane) -> None:
@@ -52,6 +58,8 @@ class Commits:
         """Lanes that have not heard yet of what was committed, while a client waits for them."""
         self._changed: dict[asyncio.Future[None], None] = {}
         """Who waits until fewer have to be told, or something is decided."""
+        self._finishing_count = 0
+        """Of these, who waits until all has ended."""
 
     def resume(self) -> None:
         """Go on with what an earlier leader has begun."""
@@ -184,14 +192,24 @@ class Commits:
     async def until_finished(self, producer_id: ProducerId, patience_s: float) -> bool:
         """Whether no other lane holds anything of this producer that has ended; False if patience
         is over before. Raises NotLeaderOrFollower."""
+        self._finishing_count += 1
         try:
             async with asyncio.timeout(patience_s):
                 while self._lane.view.is_unconfirmed(producer_id):
+                    for courier in self._couriers.values():
+                        courier.hurry()
                     await self._until_change()
                     self._lane.check_leads()
         except TimeoutError:
             return False
+        finally:
+            self._finishing_count -= 1
         return True
+
+    @property
+    def is_in_a_hurry(self) -> bool:
+        """Somebody waits until lanes have confirmed what they were told."""
+        return self._finishing_count > 0
 
     async def _until_change(self) -> None:
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -219,6 +237,11 @@ class _Courier:
         self._unconfirmed: dict[TransactionKey, Outcome] = {}
         self._is_telling = False
         self._is_confirming = False
+        self._hurry = asyncio.Event()
+
+    def hurry(self) -> None:
+        """Somebody waits until this lane has confirmed what it was told."""
+        self._hurry.set()
 
     def tell(self, outcome: Outcome) -> None:
         self._untold[outcome.key] = outcome
@@ -236,6 +259,8 @@ class _Courier:
                 for outcome in some:
                     del self._untold[outcome.key]
                     self._unconfirmed[outcome.key] = outcome
+                if self._is_urgent:
+                    self.hurry()
                 self._commits.heard(self._to, some)
                 if not self._is_confirming:
                     self._is_confirming = True
@@ -248,6 +273,7 @@ class _Courier:
     async def _until_confirmed(self) -> None:
         try:
             while self._unconfirmed and self._lane.is_leading:
+                await self._until_due()
                 some = tuple(self._unconfirmed.values())[:TOLD_MAX]
                 if not await self._said(ConfirmEnds(some)):
                     await asyncio.sleep(RESEND_S)
@@ -265,6 +291,22 @@ class _Courier:
             self._broker.complain("the outcome of a transaction was not confirmed", error)
         finally:
             self._is_confirming = False
+
+    @property
+    def _is_urgent(self) -> bool:
+        """The next transaction of a TV1 client waits for the confirmation of an abort."""
+        return (
+            self._commits.is_in_a_hurry
+            or len(self._unconfirmed) >= TOLD_MAX
+            or not all(outcome.commit for outcome in self._unconfirmed.values())
+        )
+
+    async def _until_due(self) -> None:
+        self._hurry.clear()
+        if not self._is_urgent:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CONFIRM_S):
+                    await self._hurry.wait()
 
     async def _said(self, call: TellOutcomes | ConfirmEnds) -> bool:
         try:

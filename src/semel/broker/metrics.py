@@ -92,20 +92,20 @@ class Metrics:
             self.producers_fenced += 1
         return refusal
 
-    def transaction_ended(self, mark: Mark, *, committed: bool) -> None:
-        """Count an end, and how long it takes until it is durable."""
-        if not committed:
-            self.transactions_aborted += 1
-            return
+    def transaction_aborted(self) -> None:
+        self.transactions_aborted += 1
+
+    def transaction_committed(self, mark: Mark) -> None:
+        """Count a commit, and how long it takes until that is durable, which its client waits for
+        as well: what nobody waits for must not be hurried by who only counts."""
+        began_s = asyncio.get_running_loop().time()
+        mark.lane.when_durable(mark.position, lambda: self.commit_decided(began_s))
         self.transactions_committed += 1
-        loop = asyncio.get_running_loop()
-        started = loop.time()
 
-        def durable() -> None:
-            self.commit_count += 1
-            self.commit_seconds += loop.time() - started
-
-        mark.lane.when_durable(mark.position, durable)
+    def commit_decided(self, began_s: float) -> None:
+        """It was begun then, by the time of the loop."""
+        self.commit_count += 1
+        self.commit_seconds += asyncio.get_running_loop().time() - began_s
 
 
 class Collector:

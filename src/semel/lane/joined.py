@@ -74,6 +74,8 @@ class JoinedTransactions:
         self.ended: dict[ProducerId, LastEnded] = {}
         self.decided: dict[TransactionKey, facts.Decided] = {}
         """By this lane's coordinator; with those lanes that have not confirmed it."""
+        self._decided_of: dict[ProducerId, list[TransactionKey]] = {}
+        """The same by producer, of whom each has few."""
         self.inherited: list[Inherited] = []
         """Volatile: what is still prepared of it makes ends uncertain."""
 
@@ -81,9 +83,8 @@ class JoinedTransactions:
 
     def unconfirmed(self, producer_id: ProducerId) -> Iterator[facts.Decided]:
         """What other lanes may still hold of this producer."""
-        for key, decided in self.decided.items():
-            if key.producer_id == producer_id:
-                yield decided
+        for key in self._decided_of.get(producer_id, ()):
+            yield self.decided[key]
 
     def has_unheard_abort(self, producer_id: ProducerId) -> bool:
         return any(not decided.commit for decided in self.unconfirmed(producer_id))
@@ -107,7 +108,7 @@ class JoinedTransactions:
             case facts.Ended():
                 self._end(fact, now_ms)
             case facts.Decided():
-                self.decided[fact.key] = fact
+                self._decide(fact)
             case facts.Confirmed():
                 for key in fact.keys:
                     self._confirm(key, fact.lane)
@@ -142,6 +143,11 @@ class JoinedTransactions:
             committed = last.committed
         self.ended[key.producer_id] = LastEnded(key.turn, committed, now_ms)
 
+    def _decide(self, fact: facts.Decided) -> None:
+        if fact.key not in self.decided:
+            self._decided_of.setdefault(fact.key.producer_id, []).append(fact.key)
+        self.decided[fact.key] = fact
+
     def _confirm(self, key: TransactionKey, lane: int) -> None:
         decided = self.decided.get(key)
         if decided is None:
@@ -149,8 +155,12 @@ class JoinedTransactions:
         left = tuple(each for each in decided.lanes if each[0] != lane)
         if left:
             self.decided[key] = msgspec.structs.replace(decided, lanes=left)
-        else:
-            del self.decided[key]
+            return
+        del self.decided[key]
+        of_producer = self._decided_of[key.producer_id]
+        of_producer.remove(key)
+        if not of_producer:
+            del self._decided_of[key.producer_id]
 
     def forget_topic(self, name: str) -> None:
         """It is gone, and so needs no markers."""
@@ -169,4 +179,5 @@ class JoinedTransactions:
             taking_part = participants(each.partitions)
             self._put(msgspec.structs.replace(each, partitions=taking_part))
         self.ended.update((ProducerId(producer_id), last) for producer_id, last in ended)
-        self.decided.update((each.key, each) for each in decided)
+        for fact in decided:
+            self._decide(fact)

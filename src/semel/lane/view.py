@@ -289,9 +289,12 @@ class LaneView:
         return tuple(self._state.joined.open.values())
 
     def has_ended(self, key: TransactionKey) -> bool:
-        """Whether this very transaction is known to have ended here."""
-        last = self._state.joined.ended.get(key.producer_id)
-        return last is not None and (last.committed == key or Turn(*last.turn) == key.turn)
+        """Whether this transaction is known to have ended here, or one behind it, since when it
+        cannot join any more."""
+        joined = self._state.joined
+        last, still_open = joined.ended.get(key.producer_id), joined.open.get(key.producer_id)
+        is_open = still_open is not None and still_open.key == key
+        return last is not None and key.turn <= Turn(*last.turn) and not is_open
 
     def knows_stable_end(self, partition: TopicPartition) -> bool:
         """False while nobody here knows how a transaction ended that the leader before may have

@@ -9,6 +9,7 @@ transaction may begin. If other lanes take part, a commit is decided when all of
 they are sure to have what was written there, and the reply need not wait for more.
 """
 
+import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -61,14 +62,17 @@ def end_txn(
         return Answer(EndTxnResponse(error_code=error.code))
     if decision.values and decision.values[-1].is_prepared:
         return _commit(broker, call, lane, decision.values[-1])
-    if decision.values:
-        broker.metrics.transaction_ended(lane.mark(), committed=request.committed)
+    if decision.values and request.committed:
+        broker.metrics.transaction_committed(lane.mark())
+    elif decision.values:
+        broker.metrics.transaction_aborted()
     return Answer(
         EndTxnResponse(producer_id=decision.producer_id, producer_epoch=decision.producer_epoch)
     )
 
 
 async def _commit(broker: "Broker", call: Call, lane: Lane, prepared: Transaction) -> Answer:
+    began_s = asyncio.get_running_loop().time()
     try:
         committed = await broker.across.commits(lane).decide_and_tell(prepared)
         if not committed:
@@ -76,7 +80,8 @@ async def _commit(broker: "Broker", call: Call, lane: Lane, prepared: Transactio
     except RequestError as error:
         broker.metrics.counted(error)
         return Answer(EndTxnResponse(error_code=error.code))
-    broker.metrics.transaction_ended(lane.mark(), committed=True)
+    broker.metrics.transactions_committed += 1
+    broker.metrics.commit_decided(began_s)
     current = lane.view.transaction(prepared.transactional_id)
     producer = prepared.producer_id, prepared.producer_epoch
     if prepared.next_producer_id != NO_PRODUCER_ID and current is not None:
