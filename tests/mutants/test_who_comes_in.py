@@ -194,7 +194,8 @@ def rule_11_a_token_counts_if_it_is_for_us(folder: Path) -> None:
 
     async def accepted(token: str) -> bool:
         with contextlib.suppress(SignInRefused):
-            return (await keys_in(folder).checked(token)).user == "ana"
+            keys = keys_in(folder)
+            return keys.proven(await keys.claimed(token)).user == "ana"
         return False
 
     assert asyncio.run(accepted(signed()))

@@ -11,7 +11,7 @@ import ssl
 import urllib.request
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from semel.access.sasl import Proven, SignInRefused
@@ -31,6 +31,12 @@ ASKED_AGAIN_S: Final = 60.0
 TIMEOUT_S: Final = 10.0
 SIZE_MAX: Final = 1 << 20
 TOKEN_SIZE_MAX: Final = 16 * 2**10
+END_S_MAX: Final = 253_402_300_799
+"""The end of the year 9999. A fraction of a second may be said, as RFC 7519 has it."""
+LIFETIME_MS_MAX: Final = 365 * 24 * 3_600_000
+"""Of a session. Clients count it in nanoseconds: much more would be before the beginning."""
+_ODD_CLAIMS: Final = (TypeError, ValueError, OverflowError, RecursionError)
+"""What libraries raise besides, of numbers that are none and of what is nested too deep."""
 
 
 class Keys:
@@ -64,21 +70,26 @@ class Keys:
         self._tried_s: float | None = None
         self._reading = asyncio.Lock()
 
-    async def checked(self, token: str) -> Proven:
-        """Raises SignInRefused, with nothing of the token but what it claims."""
+    async def claimed(self, token: str) -> "Claim":
+        """By which key the token says that it is signed, which takes next to nothing, or a wait
+        for the keys. Raises SignInRefused, with nothing of the token but what it claims."""
         if len(token) > TOKEN_SIZE_MAX:
             raise SignInRefused(f"a token of {len(token)} characters")
         try:
             header = self._jwt.get_unverified_header(token)
-        except self._jwt.PyJWTError:
+        except (self._jwt.PyJWTError, ValueError, RecursionError):
             raise SignInRefused("it is no signed token") from None
         algorithm, key_id = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS:
             raise SignInRefused(f"the token is signed by {str(algorithm)[:40]!r}")
-        key = await self._key(key_id)
+        return Claim(token, algorithm, await self._key(key_id))
+
+    def proven(self, claim: "Claim") -> Proven:
+        """Takes a tenth of a millisecond or more. Raises SignInRefused."""
+        key, algorithm = claim.key, claim.algorithm
         try:
             claims = self._jwt.decode(
-                token,
+                claim.token,
                 key.key,
                 # One key is of one algorithm, if it says of which.
                 algorithms=[algorithm] if _fits(key, algorithm) else [],
@@ -87,14 +98,14 @@ class Keys:
                 leeway=self._skew_s,
                 options={"require": ["exp", "iss", "aud", self._subject]},
             )
-        except (self._jwt.PyJWTError, TypeError, ValueError) as error:
+        except (self._jwt.PyJWTError, *_ODD_CLAIMS) as error:
             # The classes of PyJWT say what it is: ExpiredSignatureError, InvalidAudienceError.
             raise SignInRefused(f"the token does not hold: {type(error).__name__}") from None
         user = claims.get(self._subject)
         if not isinstance(user, str) or not 0 < len(user.encode()) <= NAME_SIZE_MAX:
             raise SignInRefused(f"the token does not say who it is in {self._subject!r}")
-        left_ms = int(claims["exp"] * 1000) - self._clock.wall_ms()
-        return Proven(user, lifetime_ms=max(1, left_ms))
+        left_ms = _end_ms(claims["exp"]) - self._clock.wall_ms()
+        return Proven(user, lifetime_ms=min(max(1, left_ms), LIFETIME_MS_MAX))
 
     async def _key(self, key_id: Any) -> Any:
         """Raises SignInRefused."""
@@ -159,6 +170,25 @@ class Keys:
         if not public:
             raise ValueError("there is no public key in what is found there")
         return list(map(self._jwt.PyJWK, public))
+
+
+class Claim(NamedTuple):
+    """What a token says of itself, and nothing has proved yet."""
+
+    token: str
+    algorithm: str
+    key: Any
+    """The provider's that it names."""
+
+    def __repr__(self) -> str:
+        return f"Claim({self.algorithm}, …)"
+
+
+def _end_ms(exp: object) -> int:
+    """When a token ends. PyJWT takes a text for a number as well. Raises SignInRefused."""
+    if isinstance(exp, bool) or not isinstance(exp, int | float) or not 0 < exp <= END_S_MAX:
+        raise SignInRefused(f"the token says no time at which it ends, but {str(exp)[:40]!r}")
+    return int(exp * 1000)
 
 
 def _fits(key: Any, algorithm: str) -> bool:

@@ -82,7 +82,7 @@ class Desk:
         """Of those who have signed in with a password."""
         self.handshakes = Turns(HANDSHAKES_SHARE, one_at_a_time=False)
         self.checks = Turns(CHECKS_SHARE, one_at_a_time=True)
-        """Of passwords: each takes milliseconds of a core."""
+        """Of passwords, each of which takes milliseconds of a core, and of signatures."""
         self._seen: tuple[UsersView, int] | None = None
 
     def end_sessions_of_deleted(self) -> None:
@@ -335,7 +335,9 @@ class SignIn:
         assert self._keys is not None, "tokens need keys"
         try:
             token, authorization = read_bearer(message)
-            proven = await self._keys.checked(token)
+            claim = await self._keys.claimed(token)
+            async with self._desk.checks.turn(self._visit.host):
+                proven = self._keys.proven(claim)
             check_authorization(authorization, proven.user)
         except SignInRefused as refusal:
             # Python forgets it at the end of the block.

@@ -7,6 +7,8 @@ those who have come in; without turns one of them would keep all others from com
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 CREDIT_S: Final = 0.1
@@ -51,6 +53,17 @@ class Turns:
             else:
                 self.end()
             raise
+
+    @asynccontextmanager
+    async def turn(self, host: str) -> AsyncIterator[None]:
+        """For work on the loop, which does not wait for anything."""
+        await self.begin(host)
+        begun_s = self._loop.time()
+        try:
+            yield
+        finally:
+            self.spend(self._loop.time() - begun_s)
+            self.end()
 
     def spend(self, spent_s: float) -> None:
         """So much of the share is used."""
