@@ -54,12 +54,13 @@ def test_the_quota_that_counts_is_the_first_in_kafkas_order(
 
 def test_an_address_has_its_own_rate_or_that_of_all_others() -> None:
     quotas = Quotas()
-    assert quotas.connection_rate("10.0.0.1") is None
+    assert quotas.connection_rate("10.0.0.1") == (None, False)
     quotas.tell(Entity(ip=EVERY_OTHER), {"connection_creation_rate": 5.0})
     quotas.tell(Entity(ip="10.0.0.1"), {"connection_creation_rate": 50.0})
-    assert [quotas.connection_rate(ip) for ip in ("10.0.0.1", "10.0.0.2")] == [50, 5]
+    assert quotas.connection_rate("10.0.0.1") == (50, True)
+    assert quotas.connection_rate("10.0.0.2") == (5, False)
     quotas.tell(Entity(ip="10.0.0.1"), {})
-    assert quotas.connection_rate("10.0.0.1") == 5
+    assert quotas.connection_rate("10.0.0.1") == (5, False)
     assert list(quotas) == [Entity(ip=EVERY_OTHER)]
 
 

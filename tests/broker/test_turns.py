@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from semel.access.sasl import Plain
-from semel.access.scram import Mechanism
 from semel.broker.door import Door, Gate
 from semel.broker.reception import Reception
 from semel.broker.sign_in import SignIn
@@ -121,7 +120,7 @@ class Knock(asyncio.Transport):
     """From another address each time."""
 
     def __init__(self, gate: Gate, number: int) -> None:
-        super().__init__({"peername": (f"2001:db8::{number:x}", 4000)})
+        super().__init__({"peername": (f"2001:db8:{number:x}::1", 4000)})
         self._door = Door(gate)
         self._door.connection_made(self)
 
@@ -170,13 +169,13 @@ def test_a_check_counts_to_its_end_though_who_asked_for_it_has_gone() -> None:
             loop.call_soon_threadsafe(begun.set)
             return may_end.wait(10)
 
-        credentials = {Mechanism.SCRAM_SHA_256: SimpleNamespace(is_of=is_of)}
-        users = SimpleNamespace(of=lambda name: credentials)
+        check = SimpleNamespace(is_of=is_of, is_known=True)
         turns = Turns(1.0, one_at_a_time=True)
         desk: Any = SimpleNamespace(
             checks=turns,
+            disguise=SimpleNamespace(check=lambda users, name: check),
             server=SimpleNamespace(loop=loop),
-            broker=SimpleNamespace(lanes=SimpleNamespace(users=users)),
+            broker=SimpleNamespace(lanes=SimpleNamespace(users={})),
         )
         listener: Any = None
         visit: Any = SimpleNamespace(host="h")

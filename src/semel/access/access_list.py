@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
+from semel.access.origin import written
 from semel.access.principal import Principal
 from semel.access.rules import ANY, EVERYBODY, PatternType, Permission, Rule, RuleFilter
 from semel.wire.rights import Operation, ResourceType, Right
@@ -162,8 +163,7 @@ class AccessList:
         for rule in rules:
             if rule not in self.rules:
                 self.rules[rule] = None
-                key = rule.resource_type, rule.principal, rule.host
-                self._about.setdefault(key, _Patterns()).add(rule)
+                self._about.setdefault(_about(rule), _Patterns()).add(rule)
                 self._all.setdefault(rule.resource_type, _Patterns()).add(rule)
         self.version += 1
 
@@ -172,7 +172,7 @@ class AccessList:
         for rule in rules:
             if rule in self.rules:
                 del self.rules[rule]
-                key = rule.resource_type, rule.principal, rule.host
+                key = _about(rule)
                 about = self._about[key]
                 about.remove(rule)
                 if not about.places:
@@ -236,6 +236,10 @@ class AccessList:
                 patterns = self._about.get((resource_type, who, where))
                 if patterns is not None:
                     yield patterns
+
+
+def _about(rule: Rule) -> tuple[ResourceType, Principal, str]:
+    return rule.resource_type, rule.principal, written(rule.host)
 
 
 def _ends(name: str) -> range:

@@ -1,7 +1,4 @@
-"""What a client is called by its certificate: the name in it, and Kafka's rules that map it.
-
-The name is written as Java writes it (RFC 2253): CN=Ann\\, B=x,OU=dev,O=Semel Ltd.
-"""
+"""What a client is called by its certificate: Kafka's rules map the name in it."""
 
 import re
 from collections.abc import Iterable
@@ -9,47 +6,10 @@ from typing import Final, NamedTuple, Self
 
 from semel.errors import ConfigError
 
-Subject = Iterable[Iterable[tuple[str, str]]]
-"""As Python's ssl module reads it: the names of a certificate in its order, each of one or more
-attributes."""
-
-_SHORT: Final = {
-    "commonName": "CN",
-    "organizationalUnitName": "OU",
-    "organizationName": "O",
-    "localityName": "L",
-    "stateOrProvinceName": "ST",
-    "countryName": "C",
-    "streetAddress": "STREET",
-    "domainComponent": "DC",
-    "userId": "UID",
-}
-"""Those that have a short name there."""
-_EMAIL: Final = "emailAddress", "1.2.840.113549.1.9.1"
-_IA5_STRING: Final = 0x16
-_ESCAPED: Final = re.compile(r'[,+"\\<>;]')
-_RULE: Final = re.compile(
-    r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)", re.IGNORECASE
-)
-_GROUP: Final = re.compile(r"\$(\d+)")
-
-
-def distinguished_name(subject: Subject) -> str:
-    parts = ["+".join(_attribute(*each) for each in names) for names in subject]
-    return ",".join(reversed(parts))
-
-
-def _attribute(name: str, value: str) -> str:
-    if name == _EMAIL[0]:
-        # Java has no short name for it, and shows what it does not know as it is encoded.
-        encoded = bytes((_IA5_STRING, len(value.encode()) & 0x7F)) + value.encode()
-        return f"{_EMAIL[1]}=#{encoded.hex()}"
-    shown = _ESCAPED.sub(r"\\\g<0>", value)
-    if shown[:1] in ("#", " "):
-        shown = "\\" + shown
-    if len(shown) > 1 and shown.endswith(" "):
-        shown = shown[:-1] + "\\ "
-    return f"{_SHORT.get(name, name)}={shown}"
+_RULE: Final = re.compile(r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
+_IN_REPLACEMENT: Final = re.compile(r"\\(.)|\$(\d+)")
+"""What is escaped, and what stands for a group."""
+_BETWEEN: Final = re.compile(r"\s*,[\s,]*")
 
 
 class _Rule(NamedTuple):
@@ -62,11 +22,21 @@ class _Rule(NamedTuple):
         """None if it does not fit."""
         if self.pattern is None:
             return name
-        match = self.pattern.fullmatch(name)
-        if match is None:
+        if self.pattern.fullmatch(name) is None:
             return None
-        found = _GROUP.sub(lambda group: match[int(group[1])] or "", self.replacement)
-        return {"L": found.lower(), "U": found.upper()}.get(self.case.upper(), found)
+        # As Java does it: what matches behind a whole match, as `.*` does, is replaced once more.
+        found = self.pattern.sub(self._replaced, name)
+        return {"L": found.lower(), "U": found.upper()}.get(self.case, found)
+
+    def _replaced(self, match: re.Match[str]) -> str:
+        def part(found: re.Match[str]) -> str:
+            if found[1]:
+                return found[1]
+            number = int(found[2])
+            # A group that there is not stands for itself, as in Kafka.
+            return (match[number] or "") if number <= match.re.groups else found[0]
+
+        return _IN_REPLACEMENT.sub(part, self.replacement)
 
 
 class MappingRules:
@@ -78,22 +48,22 @@ class MappingRules:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Raises ConfigError."""
-        rules, position, text = [], 0, text.strip() or "DEFAULT"
+        rules, text = [], text.strip().strip(", \n") or "DEFAULT"
+        position = 0
         while position < len(text):
             match = _RULE.match(text, position)
             if match is None:
                 raise _refusal(text[position:])
             rules.append(_rule(match))
             position = match.end()
-            rest = text[position:].lstrip()
-            if rest and not rest.startswith(","):
-                raise _refusal(rest)
-            position = len(text) - len(rest[1:].lstrip())
+            between = _BETWEEN.match(text, position)
+            if between is None and position < len(text):
+                raise _refusal(text[position:])
+            position = len(text) if between is None else between.end()
         return cls(rules)
 
-    def name_of(self, subject: Subject) -> str | None:
+    def name_of(self, name: str) -> str | None:
         """None if no rule fits, or nothing is left of the name."""
-        name = distinguished_name(subject)
         for rule in self._rules:
             if (found := rule.applied(name)) is not None:
                 return found or None
@@ -104,14 +74,10 @@ def _rule(match: re.Match[str]) -> _Rule:
     if match[1]:
         return _Rule(None, "", "")
     try:
-        pattern = re.compile(match[2].replace(r"\/", "/"))
+        pattern = re.compile(match[2])
     except re.error as error:
         raise ConfigError(f"ssl.principal.mapping.rules: {match[2]!r}: {error}") from None
-    replacement = match[3].replace(r"\/", "/")
-    numbers = [int(each) for each in _GROUP.findall(replacement)]
-    if any(number > pattern.groups for number in numbers):
-        raise ConfigError(f"ssl.principal.mapping.rules: {match[2]!r} has no group {max(numbers)}")
-    return _Rule(pattern, replacement, match[4])
+    return _Rule(pattern, match[3], match[4])
 
 
 def _refusal(rest: str) -> ConfigError:

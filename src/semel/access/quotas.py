@@ -122,8 +122,8 @@ class QuotasView(Protocol):
     def limit(self, kind: Kind, user: str, client_id: str) -> Limit | None:
         """The one that counts for a client; None if there is none."""
 
-    def connection_rate(self, ip: str) -> float | None:
-        """The one that counts for an address."""
+    def connection_rate(self, ip: str) -> tuple[float | None, bool]:
+        """The one that counts for an address, if any, and whether it is for that one alone."""
 
 
 class Quotas:
@@ -157,12 +157,12 @@ class Quotas:
                 return Limit(share, bound)
         return None
 
-    def connection_rate(self, ip: str) -> float | None:
+    def connection_rate(self, ip: str) -> tuple[float | None, bool]:
         for name in (ip, EVERY_OTHER):
             bound = self.of(Entity(ip=name)).get(Kind.CONNECTIONS.value)
             if bound is not None:
-                return bound
-        return None
+                return bound, name == ip
+        return None, False
 
 
 def _in_turn(user: str, client_id: str) -> Iterator[tuple[Entity, Share]]:

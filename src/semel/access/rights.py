@@ -63,11 +63,30 @@ class Unrestricted:
         return _EVERYTHING[resource_type]
 
 
+class Nothing:
+    """Of whom nobody has let in."""
+
+    is_known = True
+
+    def may(self, right: Right, name: str = CLUSTER_NAME) -> bool:
+        return False
+
+    def may_see(self, right: Right, name: str = CLUSTER_NAME) -> bool:
+        return False
+
+    def may_somewhere(self, right: Right) -> bool:
+        return False
+
+    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        return 0
+
+
 _EVERYTHING: Final = {
     resource_type: sum(1 << operation for operation in operations)
     for resource_type, operations in OPERATIONS_ON.items()
 }
 UNRESTRICTED: Final = Unrestricted()
+NOTHING: Final = Nothing()
 
 Refused = Callable[[Caller, Right, str], object]
 """Told of what was refused: who, what, and the name of the resource."""

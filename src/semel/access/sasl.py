@@ -49,12 +49,22 @@ class Disguise:
     def __init__(self) -> None:
         self._seen: tuple[UsersView, int] | None = None
         self._shapes: Mapping[Mechanism, list[tuple[int, int]]] = {}
+        self._rounds: Mapping[Mechanism, int] = {}
 
-    def of(self, users: UsersView, name: str, mechanism: Mechanism, key: bytes) -> Credential:
+    def _look(self, users: UsersView) -> None:
         seen = self._seen
         if seen is None or seen[0] is not users or seen[1] != users.change_count:
             self._seen = (users, users.change_count)
             self._shapes = _shapes(users)
+            self._rounds = _rounds(users)
+
+    def check(self, users: UsersView, name: str) -> "PasswordCheck":
+        """Of somebody who sends the password itself."""
+        self._look(users)
+        return PasswordCheck(_checked(users.of(name)), self._rounds)
+
+    def of(self, users: UsersView, name: str, mechanism: Mechanism, key: bytes) -> Credential:
+        self._look(users)
         made = pretended(mechanism, name, users.salt_key or key)
         shapes = self._shapes.get(mechanism) or [(ITERATIONS, SALT_SIZE)]
         drawn = hmac.digest(users.salt_key or key, b"shape" + name.encode(), "sha512")
@@ -70,6 +80,43 @@ def _shapes(users: UsersView) -> dict[Mechanism, list[tuple[int, int]]]:
         for mechanism, credential in users.of(name).items():
             found[mechanism][credential.iterations, len(credential.salt)] += 1
     return {mechanism: sorted(counted.elements()) for mechanism, counted in found.items()}
+
+
+def _checked(known: Mapping[Mechanism, Credential]) -> Credential | None:
+    """By which a password is checked: the cheaper one, if there are both."""
+    return known.get(Mechanism.SCRAM_SHA_256) or known.get(Mechanism.SCRAM_SHA_512)
+
+
+def _rounds(users: UsersView) -> dict[Mechanism, int]:
+    """The most that the check of any user's password takes of each mechanism."""
+    found: dict[Mechanism, int] = {}
+    for name in users:
+        if (kept := _checked(users.of(name))) is not None:
+            found[kept.mechanism] = max(found.get(kept.mechanism, 0), kept.iterations)
+    return found or {Mechanism.SCRAM_SHA_256: ITERATIONS}
+
+
+class PasswordCheck:
+    """Law: it takes the same of everybody, of those who do not exist as well."""
+
+    def __init__(self, kept: Credential | None, rounds: Mapping[Mechanism, int]) -> None:
+        self._kept = kept
+        self._rounds = rounds
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is such a user."""
+        return self._kept is not None
+
+    def is_of(self, password: bytes) -> bool:
+        """Whether this is the user's. Takes milliseconds."""
+        kept = self._kept
+        is_right = kept is not None and kept.is_of(password)
+        for mechanism, most in self._rounds.items():
+            spent = kept.iterations if kept is not None and kept.mechanism is mechanism else 0
+            if (left := most - spent) > 0:
+                hashlib.pbkdf2_hmac(mechanism.digest, password, bytes(SALT_SIZE), left)
+        return is_right
 
 
 class ScramExchange:

@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from semel.access.origin import written
 from semel.access.principal import FIRST_LISTENER, Caller
-from semel.access.rights import UNRESTRICTED, Rights
+from semel.access.rights import NOTHING, Rights
 from semel.broker.answer import Answer, Call
 from semel.broker.inbox import Inbox
 from semel.durations import Durations
@@ -169,7 +170,8 @@ class Connection(asyncio.BufferedProtocol):
         self._has_put_off = False
         self.number = 0
         self.caller = Caller()
-        self.rights: Rights = UNRESTRICTED
+        self.rights: Rights = NOTHING
+        """Until it is known whose they are."""
         self.client_host = ""
         self.listener = ("", 0)
         self.told_spent: tuple[int, int, int] | None = None
@@ -190,7 +192,8 @@ class Connection(asyncio.BufferedProtocol):
             self._entrance.entered(self, self._transport)
         else:
             peer = transport.get_extra_info("peername")
-            self.admit(Caller(listener=self._listener_name, host=peer[0] if peer else ""))
+            host = written(peer[0]) if peer else ""
+            self.admit(Caller(listener=self._listener_name, host=host))
         if not self._server.connected(self):
             self._transport.abort()
 

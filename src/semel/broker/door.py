@@ -11,6 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from semel.access.certificate_names import MappingRules
+from semel.access.distinguished_name import distinguished_name, subject_of
+from semel.access.origin import written
 from semel.access.principal import ANONYMOUS, USER, Caller, Principal
 from semel.broker.certificates import Certificates
 from semel.broker.listeners import Listener
@@ -61,8 +63,6 @@ class Gate:
             # Without an address somebody has gone already.
             return False
         address = ipaddress.ip_address(host.partition("%")[0])
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
-            address = address.ipv4_mapped
         return any(address in each for each in proxies)
 
     def entrance(self, visit: Visit, ssl_object: ssl.SSLObject | None) -> "Entrance":
@@ -71,9 +71,11 @@ class Gate:
             has_tls = ssl_object is not None
             return SignIn(self.desk, self.listener, visit, self.keys, has_tls=has_tls)
         principal = ANONYMOUS
-        certificate = None if ssl_object is None else ssl_object.getpeercert()
-        if certificate:
-            name = self.rules.name_of(certificate.get("subject", ()))  # type: ignore[arg-type]
+        # Empty if nobody has checked it.
+        if ssl_object is not None and ssl_object.getpeercert():
+            certificate = ssl_object.getpeercert(binary_form=True)
+            assert certificate is not None
+            name = self.rules.name_of(distinguished_name(subject_of(certificate)))
             if name is None:
                 raise ProtocolError("no rule of ssl.principal.mapping.rules fits a certificate")
             principal = Principal(USER, name)
@@ -117,7 +119,7 @@ class Door(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self._host = peer[0] if peer else ""
+        self._host = written(peer[0]) if peer else ""
         is_proxy = self._gate.is_proxy(self._host)
         # What a proxy brings is counted for whom it brings.
         visit = self._gate.reception.arrived("" if is_proxy else self._host, self._end)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from semel.access.origin import counted_as
 from semel.access.quotas import NAME_SIZE_MAX, OF_CLIENTS, Kind, QuotasView, Share
 from semel.access.rate import Rate, Windows
 from semel.broker.answer import Answer, Call, Handled
@@ -33,8 +34,6 @@ COUNTED_MAX: Final = 10_000
 forgotten that were counted first, and not users, who have signed in."""
 LIMITS_MAX: Final = 4_096
 """Of clients that are remembered, so that they need not be looked up with each request."""
-MAPPED: Final = "::ffff:"
-"""Before an address of IPv4 that came to a socket of IPv6."""
 _NS_PER_PERCENT: Final = 1e7
 """Of a second."""
 
@@ -93,11 +92,12 @@ class Metering:
         if not self.limits_addresses:
             return True
         assert self._quotas is not None
-        ip = host.removeprefix(MAPPED) if "." in host else host
-        bound = self._quotas.connection_rate(ip)
+        bound, is_own = self._quotas.connection_rate(host)
         if bound is None:
             return True
         now_ms = self._clock.monotonic_ms()
+        # Whoever has a network of IPv6 could come from another address of it each time.
+        ip = host if is_own else counted_as(host)
         rate = self._connections.get(ip)
         if rate is None:
             _make_room(self._connections, now_ms, lambda ip: True)

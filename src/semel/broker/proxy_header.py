@@ -7,6 +7,7 @@ import ipaddress
 import struct
 from typing import Final
 
+from semel.access.origin import written
 from semel.errors import ProtocolError
 
 SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
@@ -53,4 +54,4 @@ class ProxyHeader:
         if size is None or rest < 2 * size + 4:
             raise ProtocolError("a proxy that does not say for whom it connects")
         address = bytes(self._read[_FIXED.size : _FIXED.size + size])
-        return str(ipaddress.ip_address(address))
+        return written(str(ipaddress.ip_address(address)))

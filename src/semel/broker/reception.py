@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from semel.access.origin import counted_as
+
 End = Callable[[str], None]
 """Of a connection, for this reason."""
 
@@ -20,12 +22,13 @@ DISPLACED: Final = "too many are signing in"
 class Visit:
     """From the connection until somebody has come in, or has gone."""
 
-    __slots__ = ("_is_over", "_reception", "_timer", "end", "host")
+    __slots__ = ("_is_over", "_reception", "_timer", "counted_as", "end", "host")
 
     def __init__(self, reception: "Reception", end: End, host: str) -> None:
         self._reception = reception
         self.end = end
         self.host = host
+        self.counted_as = counted_as(host)
         self._is_over = False
         self._timer = reception.loop.call_later(reception.timeout_s, self._out_of_time)
 
@@ -51,13 +54,14 @@ class Reception:
         self._visits: dict[Visit, None] = {}
         """In the order in which they came."""
         self._by_host: Counter[str] = Counter()
+        """By where they come from: a network of IPv6 is one."""
 
     def __len__(self) -> int:
         return len(self._visits)
 
     def arrived(self, host: str, end: End) -> Visit | None:
         """None if there are too many from there; an empty host is of one that is not known yet."""
-        if host and self._by_host[host] >= self._visits_per_host_max:
+        if host and self._by_host[counted_as(host)] >= self._visits_per_host_max:
             return None
         if len(self._visits) >= self._visits_max:
             oldest = next(iter(self._visits))
@@ -65,22 +69,23 @@ class Reception:
             oldest.over()
         visit = Visit(self, end, host)
         self._visits[visit] = None
-        self._by_host[host] += 1
+        self._by_host[visit.counted_as] += 1
         return visit
 
     def is_from(self, visit: Visit, host: str) -> bool:
         """What a proxy has said. False if there are too many from there."""
-        self._forget(visit.host)
-        visit.host = host
-        self._by_host[host] += 1
-        return self._by_host[host] <= self._visits_per_host_max
+        self._forget(visit)
+        visit.host, visit.counted_as = host, counted_as(host)
+        self._by_host[visit.counted_as] += 1
+        return self._by_host[visit.counted_as] <= self._visits_per_host_max
 
     def left(self, visit: Visit) -> None:
         if visit in self._visits:
             del self._visits[visit]
-            self._forget(visit.host)
+            self._forget(visit)
 
-    def _forget(self, host: str) -> None:
+    def _forget(self, visit: Visit) -> None:
+        host = visit.counted_as
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from semel.access.origin import counted_as
 from semel.access.principal import Caller
 from semel.access.rights import Rights
 from semel.broker import log
@@ -87,10 +88,11 @@ class Server:
         if self._is_closed:
             return False
         host, config = connection.caller.host, self._broker.config
-        self._by_host[host] += 1
+        origin = counted_as(host)
+        self._by_host[origin] += 1
         is_let_in = (
             len(self._connections) <= config.max_connections
-            and self._by_host[host] <= config.max_connections_per_ip
+            and self._by_host[origin] <= config.max_connections_per_ip
             # Who has come through a gate was counted there, before a handshake.
             and (connection.has_entrance or self._broker.metering.lets_in(host))
         )
@@ -99,10 +101,10 @@ class Server:
 
     def disconnected(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
-        host = connection.caller.host
-        self._by_host[host] -= 1
-        if self._by_host[host] <= 0:
-            del self._by_host[host]
+        origin = counted_as(connection.caller.host)
+        self._by_host[origin] -= 1
+        if self._by_host[origin] <= 0:
+            del self._by_host[origin]
         self._broker.late_requests.closed(connection.number)
         for lane in self._broker.lanes.led:
             lane.waiting_room.disconnected(connection.number)

@@ -22,7 +22,7 @@ from semel.access.sasl import (
     read_bearer,
     read_plain,
 )
-from semel.access.scram import BY_NAME, Mechanism
+from semel.access.scram import BY_NAME
 from semel.access.users import UsersView
 from semel.broker.answer import NO_MARKS, Answer, Handled
 from semel.broker.between import is_between_nodes
@@ -304,12 +304,8 @@ class SignIn:
         return partial(self._check_password, read_plain(message))
 
     async def _check_password(self, said: Plain) -> Step:
-        users = self._users()
-        known = users.of(said.user)
-        # The cheaper one, if there are both.
-        kept = known.get(Mechanism.SCRAM_SHA_256) or known.get(Mechanism.SCRAM_SHA_512)
         desk = self._desk
-        checked = kept or desk.disguise.of(users, said.user, Mechanism.SCRAM_SHA_256, desk.key)
+        check = desk.disguise.check(self._users(), said.user)
         await desk.checks.begin(self._visit.host)
         loop = desk.server.loop
         begun_s = loop.time()
@@ -318,11 +314,11 @@ class SignIn:
             desk.checks.spend(loop.time() - begun_s)
             desk.checks.end()
 
-        checking = loop.run_in_executor(None, checked.is_of, said.password)
+        checking = loop.run_in_executor(None, check.is_of, said.password)
         # Whoever goes meanwhile does not end the thread, and what it takes counts.
         checking.add_done_callback(end)
         is_right = await asyncio.shield(checking)
-        if kept is None:
+        if not check.is_known:
             raise SignInRefused("there is no such user", said.user)
         if not is_right:
             raise SignInRefused("the password is wrong", said.user)

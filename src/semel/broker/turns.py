@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
+from semel.access.origin import counted_as
+
 CREDIT_S: Final = 0.1
 """Of the time that nobody has used lately, so much may be used at once."""
 
@@ -33,7 +35,7 @@ class Turns:
         self._free_s = self._loop.time() - CREDIT_S / share
         """When the next may begin."""
         self._waiting: dict[str, deque[_Turn]] = {}
-        """By address, in the order of their turns."""
+        """By where they come from, in the order of their turns."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def begin(self, host: str, cost_s: float = 0.0) -> None:
@@ -42,7 +44,7 @@ class Turns:
             self._take(cost_s)
             return
         called: asyncio.Future[None] = self._loop.create_future()
-        turn = _Turn(called, cost_s)
+        turn, host = _Turn(called, cost_s), counted_as(host)
         self._waiting.setdefault(host, deque()).append(turn)
         self._plan()
         try:
