@@ -115,19 +115,25 @@ def package(requirement: str) -> Path:
     return _once(f"{name}-package", fetch, needs=[], sources=[])
 
 
-def debian_program(name: str) -> list[str]:
-    """The command of a Debian package, unpacked without being installed."""
+def debian_program(name: str, package: str = "") -> list[str]:
+    """The command of a Debian package, unpacked without being installed.
+
+    The package is named like its program if it is not named.
+    """
     if (installed := shutil.which(name)) is not None:
         return [installed]
+    package = package or name
 
     def fetch(folder: Path) -> None:
-        simulated = _run("Debian", ["apt-get", "--simulate", "install", name])
+        install = ["apt-get", "--simulate", "--no-install-recommends", "install", package]
+        simulated = _run("Debian", install)
         missing = [line.split()[1] for line in simulated.splitlines() if line.startswith("Inst ")]
         _run("Debian", ["apt-get", "download", *missing], folder=folder)
-        for package in sorted(folder.glob("*.deb")):
-            subprocess.run(["dpkg", "-x", str(package), str(folder)], check=True)
+        for archive in sorted(folder.glob("*.deb")):
+            subprocess.run(["dpkg", "-x", str(archive), str(folder)], check=True)
+            archive.unlink()
 
-    folder = _once(f"{name}-package", fetch, needs=["apt-get", "dpkg"], sources=[])
+    folder = _once(f"{package}-package", fetch, needs=["apt-get", "dpkg"], sources=[])
     libraries = sorted({str(library.parent) for library in folder.glob("usr/lib/**/*.so*")})
     program = folder / "usr" / "bin" / name
     return ["env", f"LD_LIBRARY_PATH={':'.join(libraries)}", str(program)]

@@ -277,7 +277,7 @@ def test_metrics_show_what_takes_room_and_what_was_given_back() -> None:
             before = shown(broker)
             assert before["semel_topic_bytes", "short"] == 700 * batch_size
             assert before["semel_topic_bytes", "long"] == 70 * batch_size
-            assert before[("semel_topic_bytes_sum",)] == 770 * batch_size
+            assert before[("semel_topic_bytes_all",)] == 770 * batch_size
             assert before[("semel_retention_deleted_bytes_total",)] == 0
             await elapse(2 * HOUR_MS / 1000)
             after = shown(broker)

@@ -185,4 +185,4 @@ def test_a_groups_lag_is_told_in_records_and_seconds(watched: Broker) -> None:
             until_shown(watched, f"semel_group_lag{labels}", 3 - offset)
             assert seconds_min <= metric(watched, f"semel_group_lag_seconds{labels}") <= seconds_max
         assert metric(watched, r'semel_groups\{state="Empty"\}') == 1
-        assert metric(watched, "semel_group_lag_sum") == 0
+        assert metric(watched, "semel_group_lag_all") == 0

@@ -38,7 +38,7 @@ def census_metrics(census: "Census", shown_max: int) -> Iterator["Metric"]:
     yield lag
     yield seconds
     yield gauge(
-        "semel_group_lag_sum",
+        "semel_group_lag_all",
         "As semel_group_lag, of all groups and topics.",
         sum(each.record_count for each in latest.lags.values()),
     )

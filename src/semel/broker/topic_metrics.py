@@ -32,7 +32,7 @@ def topic_metrics(metrics: "Metrics", shown_max: int) -> Iterator["Metric"]:
     yield stored
     yield records
     yield gauge(
-        "semel_topic_bytes_sum",
+        "semel_topic_bytes_all",
         "As semel_topic_bytes, of all topics: only the metrics.labels.max largest are shown each.",
         sum(byte_counts.values()),
     )
