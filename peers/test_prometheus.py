@@ -28,7 +28,7 @@ DEADLINE_S = 60
 SCRAPES_MIN = 3
 """Rates and histograms over time need some."""
 NOTHING_YET = (
-    "semel_topic_bytes",
+    "semel_topic_bytes{",
     "semel_is_leader",
     "semel_standby_",
     "semel_takeovers_",
