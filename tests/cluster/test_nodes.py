@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from semel.broker.config_resources import ResourceType
-from semel.broker.nodes import NAMED_MS, KnownNodes
+from semel.broker.nodes import NAMED_MS, KnownNode, KnownNodes
 from semel.broker.server import UNLED_S_MAX
 from semel.cluster.channel import Channel, NodeAway
 from semel.cluster.messages import Beat, Move, Refused
@@ -129,13 +129,24 @@ async def test_clients_hear_for_a_while_of_a_leader_that_has_gone(
 
 def test_a_node_is_named_at_its_newest_address_until_it_was_gone_for_long() -> None:
     known = KnownNodes()
-    first, second = NodeAddress(1, "a", 1), NodeAddress(2, "b", 1)
+    first = KnownNode(NodeAddress(1, "a", 1), ())
+    second = KnownNode(NodeAddress(2, "b", 1), ())
     known.see([second, first], 0)
-    moved = NodeAddress(2, "b", 2)
+    moved = KnownNode(NodeAddress(2, "b", 2), (("CLIENTS", "c", 3),))
     known.see([moved], 1)
     assert known.named(NAMED_MS) == [first, moved]
     assert known.named(NAMED_MS + 1) == [moved]
     assert known.named(NAMED_MS + 2) == []
+
+
+def test_a_node_is_found_at_the_listener_of_the_same_name() -> None:
+    address = NodeAddress(2, "inside", 2)
+    node = KnownNode(address, (("CLIENTS", "c", 3), ("INSIDE", "inside", 2)))
+    assert node.found_at("CLIENTS") == node.found_at("clients") == NodeAddress(2, "c", 3)
+    assert node.found_at("INSIDE") == address
+    assert node.found_at("OTHERS") is None
+    # So a version before says where it is.
+    assert KnownNode(address, ()).found_at("CLIENTS") == address
 
 
 @on_nodes(1, 2)

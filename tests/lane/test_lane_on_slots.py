@@ -3,16 +3,19 @@
 from collections.abc import Generator, Sequence
 from random import Random
 
+import msgspec
+
 from semel.groups.settings import GroupSettings
 from semel.journal.slots import keys
 from semel.journal.slots.following import Follower
 from semel.journal.slots.journal import SlotJournal
 from semel.journal.slots.settings import SlotSettings
+from semel.lane import facts
 from semel.lane.commands import LaneSettings
 from semel.lane.following import FRAMES_AT_ONCE, FollowedLane
 from semel.lane.lane import Lane
 from semel.lane.lanes import Placement
-from semel.lane.leader import Leader, LedBy, NodeAddress
+from semel.lane.leader import Leader, LedBy, Listeners, NodeAddress
 from semel.lane.nodes import AddLanes, NoteStandbys, NoteTaken, PlaceLanes
 from semel.lane.partition_log import Stored, Wanted
 from semel.lane.producing import Incoming, Produce
@@ -41,15 +44,25 @@ SETTINGS = SlotSettings(
 LANE_SETTINGS = LaneSettings(GroupSettings())
 
 
-async def lead(store: SlotStore, node: int) -> Lane:
+def listeners(node: int) -> Listeners:
+    return (("CLIENTS", f"outside-{node}", 9093), ("INSIDE", f"host-{node}", 9092))
+
+
+async def lead(store: SlotStore, node: int, its_listeners: Listeners = ()) -> Lane:
     journal = await SlotJournal.open(store, 0, node, randomness(node), SETTINGS)
-    return await start(journal, node)
+    return await start(journal, node, None, its_listeners)
 
 
-async def start(journal: SlotJournal, node: int, followed: FollowedLane | None = None) -> Lane:
+async def start(
+    journal: SlotJournal,
+    node: int,
+    followed: FollowedLane | None = None,
+    its_listeners: Listeners = (),
+) -> Lane:
     its_randomness = SeededRandomness(Random(node))
     lane = Lane(journal, LANE_SETTINGS, LoopClock(), its_randomness, followed=followed)
-    await lane.start(lambda error: None, leader=Leader(b"c" * 16, node, f"host-{node}", 9092))
+    leader = Leader(b"c" * 16, node, f"host-{node}", 9092, listeners=its_listeners)
+    await lane.start(lambda error: None, leader=leader)
     return lane
 
 
@@ -263,6 +276,50 @@ def test_who_stands_by_is_known_to_all_who_follow_and_to_who_takes_over() -> Non
         await second.close()
 
     run(scenario())
+
+
+def test_where_clients_find_nodes_is_known_to_all_who_follow_and_to_who_takes_over() -> None:
+    async def scenario() -> None:
+        store = SlotStore()
+        nodes = [NodeAddress(number, f"host-{number}", 9092) for number in (2, 3)]
+        own = {number: listeners(number) for number in (1, 2, 3)}
+        first = await lead(store, 1, own[1])
+        first.submit(NoteStandbys.of(nodes, {2: own[2], 3: own[3]}))
+        end = first.mark().position
+        first.submit(NoteStandbys.of(nodes, {3: own[3], 2: own[2]}))
+        assert first.mark().position == end, "it was said already"
+        assert first.view.listeners == own
+        await first.close()
+        standby = StandBy(store)
+        await standby.begin()
+        assert standby.lane.listeners == own, "the checkpoint says so"
+        second = await lead(store, 2, own[2])
+        assert second.view.listeners == own
+        # The third is of a version before by now, which says nothing of that.
+        second.submit(NoteStandbys.of(nodes[1:], {3: ()}))
+        assert second.view.listeners == {2: own[2]}
+        await second.close()
+
+    run(scenario())
+
+
+def test_a_version_before_reads_what_is_said_of_nodes_without_their_listeners() -> None:
+    class StandingBy(facts.Fact, frozen=True):
+        nodes: tuple[tuple[int, str, int], ...]
+
+    class Led(facts.Fact, frozen=True):
+        epoch: int
+        node_id: int
+        host: str
+        port: int
+
+    before = msgspec.msgpack.Decoder(StandingBy | Led).decode
+    own = listeners(1)
+    assert before(facts.encode(facts.Led(3, 1, "host-1", 9092, own))) == Led(3, 1, "host-1", 9092)
+    nodes = ((2, "host-2", 9092),)
+    said = facts.encode(facts.StandingBy(nodes, ((2, *own[0]),)))
+    assert before(said) == StandingBy(nodes)
+    assert facts.decode(facts.encode(StandingBy(nodes))) == facts.StandingBy(nodes)
 
 
 def test_where_lanes_are_led_is_known_to_all_who_follow_lane_0() -> None:

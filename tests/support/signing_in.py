@@ -45,10 +45,10 @@ def secured(
         arguments=["--listen", ",".join(f"{name}://127.0.0.1:0" for name in LISTENERS)],
     )
     with broker:
-        yield Secured(broker, authority, _ports(broker.ready))
+        yield Secured(broker, authority, ports_of(broker.ready))
 
 
-def _ports(ready: str) -> Mapping[str, int]:
+def ports_of(ready: str) -> Mapping[str, int]:
     """Of the first broker, as it has said them."""
     found: dict[str, int] = {}
     for endpoint in ready.removeprefix("Semel is ready on ").partition(", data in ")[0].split(","):

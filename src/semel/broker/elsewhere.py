@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Mapping
 
 from semel.lane.following import FollowedLane
-from semel.lane.leader import LedBy, NodeAddress
+from semel.lane.leader import NO_LISTENERS, LedBy, Listeners, NodeAddress
 from semel.lane.view import LaneView
 
 
@@ -121,6 +121,11 @@ class Elsewhere:
     @property
     def standing_by(self) -> list[NodeAddress]:
         return [] if self._followed is None else self._followed.standing_by
+
+    @property
+    def listeners(self) -> Mapping[int, Listeners]:
+        """Where clients find the nodes, as far as it is said of them."""
+        return NO_LISTENERS if self._followed is None else self._followed.listeners
 
     @property
     def caught_up_s(self) -> float | None:

@@ -44,10 +44,11 @@ async def forwarded(
     version = call.version if version is None else version
     body = b"".join(bytes(part) for part in api.encode_request(request, version))
     principal, listener, host = call.caller
-    address = leader.host, leader.port
+    found = broker.nodes.found_by(leader, call) or leader
+    address = found.host, found.port
     said = Forwarded(api.key, version, body, str(principal), listener, host, address)
     try:
-        response = await _asked(broker, said)
+        response = await _asked(broker, leader, said)
         decoded, _ = api.decode_response(response, 0, version)
     except (NodeAway, ValueError, *DECODING_ERRORS) as error:
         raise CoordinatorLoadInProgress(
@@ -56,12 +57,12 @@ async def forwarded(
     return decoded
 
 
-async def _asked(broker: "Broker", said: Forwarded) -> bytes:
+async def _asked(broker: "Broker", leader: LedBy, said: Forwarded) -> bytes:
     """Raises NodeAway."""
     lines = broker.peers.lines
     if lines is None:
         raise NodeAway("there is no way to it")
-    answer = await lines.ask(said.address, said, PATIENCE_S)
+    answer = await lines.ask((leader.host, leader.port), said, PATIENCE_S)
     if not isinstance(answer, ForwardedReply):
         raise NodeAway(str(answer))
     return answer.response

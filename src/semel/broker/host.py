@@ -31,6 +31,8 @@ class BrokerHost:
         self._shared = shared
         self.node: Desk | None = None
         """Where other nodes are answered; None if there are none."""
+        self._listener_of_nodes: str | None = None
+        """At which they call; None if there is but one."""
         self._heard_all_s = -math.inf
         """When it was last certain to lead lane 0, or had heard all that was said there."""
 
@@ -106,6 +108,13 @@ class BrokerHost:
         self._broker.elsewhere.hear_while_blind(leader)
 
     # Other nodes
+
+    def hear_nodes_at(self, listener: str) -> None:
+        """Other nodes are answered there alone."""
+        self._listener_of_nodes = listener
+
+    def hears_nodes(self, listener: str) -> bool:
+        return self._listener_of_nodes in (None, listener)
 
     def reach_others(self, key: KnownKey, connect: Connect) -> None:
         """For lanes that have something to say to each other."""

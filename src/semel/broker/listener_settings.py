@@ -31,7 +31,8 @@ class ListenerSettings:
     )
     inter_broker_listener_name: str = setting(
         "",
-        "The listener at which nodes on a store find each other; empty: the first.",
+        "The listener at which nodes on a store find each other, and `semel cluster` finds them; "
+        "empty: the first.",
         is_fixed=True,
         is_text=True,
     )

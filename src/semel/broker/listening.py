@@ -7,18 +7,18 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.access.scram import Mechanism, credential
 from semel.broker import log
 from semel.broker.certificates import Certificates
 from semel.broker.door import Gate
-from semel.broker.endpoints import Address, written
+from semel.broker.endpoints import Address, Endpoint, written
 from semel.broker.listeners import OAUTHBEARER, Listener
 from semel.broker.reception import Reception
 from semel.broker.serving import BACKLOG, naming
 from semel.broker.sign_in import Desk
-from semel.cluster.channel import Reader, Writer, connect
+from semel.cluster.channel import Connect, Reader, Writer, connect
 from semel.errors import (
     ConfigError,
     JournalFull,
@@ -40,6 +40,16 @@ LOOKS_A_CERTIFICATE: Final = 4
 SALT_SIZE: Final = 16
 
 
+class ForOthers(NamedTuple):
+    """What a node needs to find others, and to be found."""
+
+    told: Sequence[Endpoint]
+    """Where its listeners are."""
+    name: str
+    """Of the one at which other nodes call."""
+    connect: Connect
+
+
 class Listening:
     def __init__(
         self, broker: "Broker", server: "Server", listeners: Sequence[Listener], clock: Clock
@@ -53,6 +63,7 @@ class Listening:
         self._users = dict(_users_of(config.initial_users))
         self._servers: list[asyncio.Server] = []
         self.addresses: list[Address] = []
+        self._for_nodes = next(each.name for each in listeners if each.is_for_nodes)
         self._desk = Desk(broker, server)
         self._reception = Reception(
             config.signin_timeout_ms,
@@ -102,18 +113,16 @@ class Listening:
         self._reception.end_all()
 
     @property
-    def for_nodes(self) -> Address:
-        """Where other nodes find this one."""
-        return next(
-            listener.advertised or address
+    def for_others(self) -> ForOthers:
+        told = [
+            Endpoint(listener.name, *(listener.advertised or address))
             for listener, address in zip(self.listeners, self.addresses, strict=True)
-            if listener.is_for_nodes
-        )
+        ]
+        return ForOthers(told, self._for_nodes, self._connect)
 
-    async def connect(self, host: str, port: int) -> tuple[Reader, Writer]:
+    async def _connect(self, host: str, port: int) -> tuple[Reader, Writer]:
         """To another node, whose listener is as ours."""
-        (listener,) = (each for each in self.listeners if each.is_for_nodes)
-        certificates = self._certificates.get(listener.name)
+        certificates = self._certificates.get(self._for_nodes)
         if certificates is None:
             return await connect(host, port)
         return await asyncio.open_connection(host, port, ssl=certificates.for_nodes)

@@ -192,10 +192,6 @@ async def _serve_on_store(
     listeners: Sequence[Listener],
     monitor: Monitor | None,
 ) -> None:
-    if len(listeners) > 1:
-        raise ConfigError(
-            "a node on a store has one listener, at which clients and other nodes find it"
-        )
     if options.node_id is None:
         raise ConfigError("--store needs --node-id N, a number that no other node has")
     # What speaks to stores is needed by those alone who have one.
@@ -307,9 +303,7 @@ async def _serve(
                 )
             await listening.begin(None if sockets is None else sockets.of_listeners)
             try:
-                node = (
-                    None if member is None else member.node(listening.for_nodes, listening.connect)
-                )
+                node = None if member is None else member.node(listening.for_others)
                 if listening.is_watched:
                     tasks.create_task(listening.watch())
                 if node is not None:

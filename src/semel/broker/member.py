@@ -9,11 +9,10 @@ from pathlib import Path
 from semel.broker.broker import Broker, Shared, Storage
 from semel.broker.cluster_metrics import rates
 from semel.broker.config import BrokerConfig
-from semel.broker.endpoints import Address
 from semel.broker.lane_settings import lane_settings
 from semel.broker.lane_volumes import LaneVolumes
+from semel.broker.listening import ForOthers
 from semel.broker.neighbour import NOT_ADVERTISED, Advertised
-from semel.cluster.channel import Connect
 from semel.cluster.format import ClusterFormat
 from semel.cluster.messages import About
 from semel.cluster.node import Node, slot_settings
@@ -51,19 +50,27 @@ class Member:
         self._randomness = randomness
         self._version = metadata.version("semel")
 
-    def node(self, address: Address, connect: Connect) -> Node:
-        """Whose life is the broker's, where other nodes find it. Raises ConfigError if nobody could
-        be told where it is."""
-        config = self._config
-        host, port = address
-        if host in EVERYWHERE:
-            raise ConfigError(
-                f"{host} is no address at which others find this node: name one with --advertise"
-            )
+    def node(self, listening: ForOthers) -> Node:
+        """Whose life is the broker's. Raises ConfigError if nobody could be told where it is."""
+        config, (told, for_nodes, connect) = self._config, listening
+        for each in told:
+            if each.host in EVERYWHERE:
+                by = "--advertise" if len(told) == 1 else f"advertised.listeners={each.name}://…"
+                raise ConfigError(
+                    f"{each.host} is no address at which others find this node: name one with {by}"
+                )
+        (own,) = (each for each in told if each.name == for_nodes)
+        self.broker.host.hear_nodes_at(for_nodes)
         return Node(
             self._store,
             self._cluster,
-            Leader(self._cluster.cluster_id, config.node_id, host, port),
+            Leader(
+                self._cluster.cluster_id,
+                config.node_id,
+                own.host,
+                own.port,
+                listeners=tuple((*each,) for each in told),
+            ),
             self._timing,
             lane_settings(config),
             self._randomness,

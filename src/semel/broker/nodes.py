@@ -6,14 +6,14 @@ coordinators after 15 minutes, if nothing told it to before; until then a node t
 named, as one that cannot be reached.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from semel.broker.answer import Call
 from semel.broker.elsewhere import Elsewhere
 from semel.broker.led_lanes import LedLanes
 from semel.broker.neighbour import Advertised, Neighbour
-from semel.lane.leader import LedBy, NodeAddress
+from semel.lane.leader import LedBy, Listeners, NodeAddress
 from semel.world import Clock
 
 NAMED_MS: Final = 15 * 60 * 1000
@@ -22,18 +22,35 @@ NO_CONTROLLER: Final = -1
 """What clients are told while nobody is known to lead the catalogue; they ask again."""
 
 
+class KnownNode(NamedTuple):
+    """Another node of the cluster."""
+
+    address: NodeAddress
+    listeners: Listeners
+
+    def found_at(self, listener: str) -> NodeAddress | None:
+        """Where clients find it that come by this listener; None if it has none of that name."""
+        if not self.listeners:
+            # A version that has one alone, at which other nodes find it as well.
+            return self.address
+        for name, host, port in self.listeners:
+            if name.lower() == listener.lower():
+                return NodeAddress(self.address.node_id, host, port)
+        return None
+
+
 class KnownNodes:
     """Those that live, and for a while those that have gone."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[NodeAddress, int]] = {}
+        self._seen: dict[int, tuple[KnownNode, int]] = {}
 
-    def see(self, nodes: Iterable[NodeAddress], now_ms: int) -> None:
+    def see(self, nodes: Iterable[KnownNode], now_ms: int) -> None:
         """These live now; a node that has come back has the address it has now."""
         for node in nodes:
-            self._seen[node.node_id] = (node, now_ms)
+            self._seen[node.address.node_id] = (node, now_ms)
 
-    def named(self, now_ms: int) -> list[NodeAddress]:
+    def named(self, now_ms: int) -> list[KnownNode]:
         """By their ids."""
         for node_id, (_, seen_ms) in list(self._seen.items()):
             if now_ms - seen_ms > NAMED_MS:
@@ -73,29 +90,37 @@ class Nodes:
 
     def live_for(self, call: Call) -> list[NodeAddress]:
         """As far as is known, by their ids."""
-        nodes = {node.node_id: node for node in self._others()}
+        return self._found(self._others(), call)
+
+    def named_for(self, call: Call) -> list[NodeAddress]:
+        """Those that live, and those that have gone a short while ago."""
+        self.look()
+        return self._found(self._known.named(self._clock.monotonic_ms()), call)
+
+    def _found(self, others: Iterable[KnownNode], call: Call) -> list[NodeAddress]:
+        """By their ids. Who has no listener of this name is not to be found by this client."""
+        listener = call.caller.listener
+        found = [found for each in others if (found := each.found_at(listener)) is not None]
+        nodes = {node.node_id: node for node in found}
         for node_id in self._neighbours:
             nodes[node_id] = NodeAddress(node_id, *self._address_of(node_id, call))
         nodes[self._own_id] = self._own_for(call)
         return [nodes[node_id] for node_id in sorted(nodes)]
 
-    def named_for(self, call: Call) -> list[NodeAddress]:
-        """Those that live, and those that have gone a short while ago."""
-        live = self.live_for(call)
-        if not self._is_shared:
-            return live
-        now_ms = self._clock.monotonic_ms()
-        self._known.see(live, now_ms)
-        return self._known.named(now_ms)
-
     def leader_of(self, lane: int, call: Call) -> LedBy | None:
         """Another node, which leads this lane, and where this client finds it; None if that is
         this one, or it is not known."""
         led_by = self._elsewhere.leader_of(lane)
-        if led_by is None or led_by.node_id not in self._neighbours:
-            return led_by
-        host, port = self._address_of(led_by.node_id, call)
-        return led_by._replace(host=host, port=port)
+        return None if led_by is None else self.found_by(led_by, call)
+
+    def found_by(self, led_by: LedBy, call: Call) -> LedBy | None:
+        """Where this client finds a leader; None if it cannot."""
+        if led_by.node_id in self._neighbours:
+            host, port = self._address_of(led_by.node_id, call)
+            return led_by._replace(host=host, port=port)
+        known = KnownNode(led_by.address, self._listeners.get(led_by.node_id, ()))
+        found = known.found_at(call.caller.listener)
+        return None if found is None else led_by._replace(host=found.host, port=found.port)
 
     def leads(self, lane: int, call: Call) -> NodeAddress | None:
         """The node that leads this lane, this one or another; None if that is not known."""
@@ -137,12 +162,19 @@ class Nodes:
     def _own_for(self, call: Call) -> NodeAddress:
         return NodeAddress(self._own_id, *self.address_for(call))
 
-    def _others(self) -> list[NodeAddress]:
+    def _others(self) -> list[KnownNode]:
         """Other nodes that live; perhaps this one, too."""
         if not self._is_shared:
             return []
-        led_by = self._elsewhere.led_by
-        return self._standing_by if led_by is None else [*self._standing_by, led_by.address]
+        led_by, listeners = self._elsewhere.led_by, self._listeners
+        nodes = [*self._standing_by, *([] if led_by is None else [led_by.address])]
+        return [KnownNode(node, listeners.get(node.node_id, ())) for node in nodes]
+
+    @property
+    def _listeners(self) -> Mapping[int, Listeners]:
+        if self._lanes.leads_catalogue:
+            return self._lanes.controller.view.listeners
+        return self._elsewhere.listeners
 
     @property
     def _standing_by(self) -> list[NodeAddress]:

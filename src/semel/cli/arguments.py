@@ -22,9 +22,35 @@ from semel.client.connecting.address import (
     parse_bootstrap_servers,
 )
 from semel.errors import ConfigError, UnknownTopicOrPartition
+from semel.security import Security
 from semel.types import TopicPartition
 
 _Result = TypeVar("_Result")
+
+
+ProfileName = Annotated[
+    str | None,
+    Parameter(
+        name="--profile",
+        help=f"A profile of {SHOWN_PATH}, which has brokers, TLS and SASL; else that which "
+        f"{PROFILE_VARIABLE} names.",
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    Parameter(
+        name="--command-config",
+        help="A file with Kafka's settings for TLS and SASL, as Kafka's own commands take it.",
+    ),
+]
+ClientSettings = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name=["-X"],
+        negative="",
+        help="A setting of Kafka's clients as NAME=VALUE, over those of files; repeatable.",
+    ),
+]
 
 
 @Parameter(name="*")
@@ -40,29 +66,9 @@ class ClusterArguments:
             f"{BOOTSTRAP_SERVERS_VARIABLE} names, or {BOOTSTRAP_SERVERS_DEFAULT}.",
         ),
     ] = None
-    profile: Annotated[
-        str | None,
-        Parameter(
-            name="--profile",
-            help=f"A profile of {SHOWN_PATH}, which has brokers, TLS and SASL; else that which "
-            f"{PROFILE_VARIABLE} names.",
-        ),
-    ] = None
-    command_config: Annotated[
-        Path | None,
-        Parameter(
-            name="--command-config",
-            help="A file with Kafka's settings for TLS and SASL, as Kafka's own commands take it.",
-        ),
-    ] = None
-    settings: Annotated[
-        tuple[str, ...],
-        Parameter(
-            name=["-X"],
-            negative="",
-            help="A setting of Kafka's clients as NAME=VALUE, over those of files; repeatable.",
-        ),
-    ] = ()
+    profile: ProfileName = None
+    command_config: CommandConfig = None
+    settings: ClientSettings = ()
 
     @property
     def are_told(self) -> bool:
@@ -74,6 +80,22 @@ class ClusterArguments:
         return connection_of(
             self.bootstrap_server, self.profile, self.command_config, parse_pairs(self.settings)
         )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class NodeArguments:
+    """How nodes are reached whose addresses are known."""
+
+    profile: ProfileName = None
+    command_config: CommandConfig = None
+    settings: ClientSettings = ()
+
+    @property
+    def security(self) -> Security:
+        """Only what was asked for: the profile `default` is about brokers that nobody named."""
+        given = parse_pairs(self.settings)
+        return connection_of("", self.profile, self.command_config, given).security
 
 
 @Parameter(name="*")
@@ -130,6 +152,7 @@ class Target(ClusterArguments):
 
 
 DEFAULT_CLUSTER = ClusterArguments()
+DEFAULT_NODES = NodeArguments()
 DEFAULT_TARGET = Target()
 
 

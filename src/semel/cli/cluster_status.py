@@ -3,6 +3,7 @@
 import base64
 from typing import TYPE_CHECKING, Any
 
+from semel.cli.arguments import DEFAULT_NODES, NodeArguments
 from semel.cli.cluster import Ephemeral, JournalUrl, StoreOptions, StoreUrl
 from semel.cli.output import Cell, note, say, say_fields, say_json, say_table
 from semel.cli.steering import AsJson, with_cluster
@@ -23,6 +24,7 @@ def status(
     store_option: StoreOptions = (),
     journal: JournalUrl = None,
     ephemeral: Ephemeral = False,
+    nodes: NodeArguments = DEFAULT_NODES,
     as_json: AsJson = False,
 ) -> int:
     """Show who leads, who stands by and how far behind, and what the store costs.
@@ -48,7 +50,7 @@ def status(
             _say(cluster, described)
         return 0
 
-    return with_cluster(settings, look)
+    return with_cluster(settings, nodes, look)
 
 
 def _in_words(cluster_id: bytes) -> str:

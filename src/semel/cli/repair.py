@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from semel.cli.arguments import DEFAULT_NODES, NodeArguments
 from semel.cli.cluster import Ephemeral, JournalUrl, StoreOptions, StoreUrl
 from semel.cli.output import say, say_json
 from semel.cli.steering import AsJson
@@ -28,6 +29,7 @@ def repair(
     journal: JournalUrl = None,
     ephemeral: Ephemeral = False,
     discard: Discard = False,
+    nodes: NodeArguments = DEFAULT_NODES,
     as_json: AsJson = False,
 ) -> int:
     """Look for lanes whose objects in the store are damaged or gone, and say what would be lost.
@@ -37,9 +39,11 @@ def repair(
     """
     # What speaks to stores is needed by this command alone.
     from semel.cluster import repairing
+    from semel.cluster.channel import connecting
     from semel.cluster.opening import ClusterSettings, opened
     from semel.world import SystemClock, SystemRandomness
 
+    connect = connecting(nodes.security)
     settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
 
     async def look() -> "list[Found]":
@@ -58,7 +62,7 @@ def repair(
                             work = Path(folder) / str(each.lane)
                             clock, randomness = SystemClock(), SystemRandomness()
                             await repairing.mend(
-                                found_store, cluster, each, work, clock, randomness
+                                found_store, cluster, each, work, clock, randomness, connect
                             )
             return found
 

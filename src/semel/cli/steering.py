@@ -1,6 +1,7 @@
 """`semel cluster move`, `drain`, `upgrade` and `rotate-key`: a cluster as its owner wants it.
 
-The store is all that is needed: it says where the nodes are, and holds the key that they listen to.
+The store says where the nodes are, and holds the key that they listen to; how their listener is
+secured the arguments say, as those of other commands do.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Parameter
 
+from semel.cli.arguments import DEFAULT_NODES, NodeArguments
 from semel.cli.cluster import Ephemeral, JournalUrl, StoreOptions, StoreUrl
 from semel.cli.numbers import whole_number
 from semel.cli.output import note, say, say_json
@@ -34,6 +36,7 @@ def move(
     store_option: StoreOptions = (),
     journal: JournalUrl = None,
     ephemeral: Ephemeral = False,
+    nodes: NodeArguments = DEFAULT_NODES,
     as_json: AsJson = False,
 ) -> None:
     """Let another node lead a lane. No transaction is aborted, and clients wait a moment.
@@ -44,7 +47,9 @@ def move(
     from semel.cluster.opening import ClusterSettings
 
     settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
-    answer = with_cluster(settings, lambda cluster: cluster.ask_leader(Move(to, lane), PATIENCE_S))
+    answer = with_cluster(
+        settings, nodes, lambda cluster: cluster.ask_leader(Move(to, lane), PATIENCE_S)
+    )
     _say_who_leads(answer, as_json, lane)
 
 
@@ -61,6 +66,7 @@ def drain(
         False
     ),
     ephemeral: Ephemeral = False,
+    nodes: NodeArguments = DEFAULT_NODES,
     as_json: AsJson = False,
 ) -> None:
     """Let a node lead only if nobody else does, until it is started anew: before it is taken away.
@@ -71,7 +77,9 @@ def drain(
     from semel.cluster.opening import ClusterSettings
 
     settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
-    answer = with_cluster(settings, lambda cluster: cluster.ask(node, Drain(not undo), PATIENCE_S))
+    answer = with_cluster(
+        settings, nodes, lambda cluster: cluster.ask(node, Drain(not undo), PATIENCE_S)
+    )
     if isinstance(answer, Leads):
         _say_who_leads(answer, as_json)
     elif as_json:
@@ -86,6 +94,7 @@ def upgrade(
     store_option: StoreOptions = (),
     journal: JournalUrl = None,
     ephemeral: Ephemeral = False,
+    nodes: NodeArguments = DEFAULT_NODES,
     as_json: AsJson = False,
 ) -> None:
     """Say that all nodes stay with the version that they have by now.
@@ -96,7 +105,9 @@ def upgrade(
     from semel.cluster.opening import ClusterSettings
 
     settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
-    answer = with_cluster(settings, lambda cluster: cluster.ask_leader(Upgrade(), PATIENCE_S))
+    answer = with_cluster(
+        settings, nodes, lambda cluster: cluster.ask_leader(Upgrade(), PATIENCE_S)
+    )
     assert isinstance(answer, Upgraded)
     if as_json:
         say_json({"level": answer.level})
@@ -110,6 +121,7 @@ def rotate_key(
     store_option: StoreOptions = (),
     journal: JournalUrl = None,
     ephemeral: Ephemeral = False,
+    nodes: NodeArguments = DEFAULT_NODES,
     as_json: AsJson = False,
 ) -> int:
     """Give the nodes another key by which they know each other and who steers them.
@@ -118,24 +130,26 @@ def rotate_key(
     have. The exit code is 1 if a node does not answer to it yet.
     """
     from semel.cluster import keys
+    from semel.cluster.channel import connecting
     from semel.cluster.opening import ClusterSettings, opened
     from semel.cluster.outside import Outside
     from semel.world import SystemRandomness
 
     settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
+    connect = connecting(nodes.security)
 
     async def rotated() -> tuple[list[int], list[int]]:
         async with opened(settings) as (found, cluster):
             changed = await keys.rotate(found, cluster, SystemRandomness())
-            outside = await Outside.of(found, changed)
-            nodes = [node.node_id for node in outside.nodes]
-            return nodes, await outside.deaf(ROTATING_S_MAX)
+            outside = await Outside.of(found, changed, connect=connect)
+            known = [node.node_id for node in outside.nodes]
+            return known, await outside.deaf(ROTATING_S_MAX)
 
-    nodes, deaf = asyncio.run(rotated())
+    known, deaf = asyncio.run(rotated())
     if as_json:
-        say_json({"nodes": nodes, "unanswered": deaf})
+        say_json({"nodes": known, "unanswered": deaf})
         return 1 if deaf else 0
-    say(f"there is a new key; nodes that answer to it: {_listed(set(nodes) - set(deaf))}")
+    say(f"there is a new key; nodes that answer to it: {_listed(set(known) - set(deaf))}")
     for node in deaf:
         note(f"node {node} does not answer: it takes the key when it is called or starts")
     return 1 if deaf else 0
@@ -153,6 +167,7 @@ def lanes(
     store_option: StoreOptions = (),
     journal: JournalUrl = None,
     ephemeral: Ephemeral = False,
+    nodes: NodeArguments = DEFAULT_NODES,
     as_json: AsJson = False,
 ) -> None:
     """Add lanes, over which new topics are spread. There are never fewer.
@@ -163,7 +178,9 @@ def lanes(
     from semel.cluster.opening import ClusterSettings
 
     settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
-    answer = with_cluster(settings, lambda cluster: cluster.ask_leader(AddLanes(count), PATIENCE_S))
+    answer = with_cluster(
+        settings, nodes, lambda cluster: cluster.ask_leader(AddLanes(count), PATIENCE_S)
+    )
     assert isinstance(answer, LaneCount)
     if as_json:
         say_json({"lanes": answer.lane_count})
@@ -177,6 +194,7 @@ def rebalance(
     store_option: StoreOptions = (),
     journal: JournalUrl = None,
     ephemeral: Ephemeral = False,
+    nodes: NodeArguments = DEFAULT_NODES,
     as_json: AsJson = False,
 ) -> None:
     """Spread the lanes evenly over the nodes, those that were moved by hand as well."""
@@ -184,7 +202,9 @@ def rebalance(
     from semel.cluster.opening import ClusterSettings
 
     settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
-    answer = with_cluster(settings, lambda cluster: cluster.ask_leader(Rebalance(), PATIENCE_S))
+    answer = with_cluster(
+        settings, nodes, lambda cluster: cluster.ask_leader(Rebalance(), PATIENCE_S)
+    )
     assert isinstance(answer, Balanced)
     if as_json:
         say_json({"moved": answer.moved})
@@ -205,14 +225,19 @@ def _say_who_leads(answer: "AnyAnswer", as_json: bool, lane: int = 0) -> None:
 
 
 def with_cluster(
-    settings: "ClusterSettings", ask: "Callable[[Outside], Awaitable[Asked]]"
+    settings: "ClusterSettings",
+    nodes: NodeArguments,
+    ask: "Callable[[Outside], Awaitable[Asked]]",
 ) -> Asked:
     # What speaks to stores is needed by these commands alone.
+    from semel.cluster.channel import connecting
     from semel.cluster.opening import opened
     from semel.cluster.outside import Outside
 
+    connect = connecting(nodes.security)
+
     async def asked() -> Asked:
         async with opened(settings) as (store, cluster):
-            return await ask(await Outside.of(store, cluster))
+            return await ask(await Outside.of(store, cluster, connect=connect))
 
     return asyncio.run(asked())

@@ -12,6 +12,7 @@ from semel.cluster.messages import AnyAnswer, AnyRequest
 from semel.cluster.session import NONCE_SIZE, Session, WrongCode
 from semel.errors import SemelError
 from semel.lane.leader import NodeAddress
+from semel.security import Security, tls_context
 from semel.wire.apis import NODE_CALL, NODE_CHALLENGE, Api
 from semel.world import Randomness
 
@@ -42,6 +43,19 @@ Connect = Callable[[str, int], Awaitable[tuple[Reader, Writer]]]
 
 async def connect(host: str, port: int) -> tuple[Reader, Writer]:
     return await asyncio.open_connection(host, port)
+
+
+def connecting(security: Security) -> Connect:
+    """Over TLS, if that is said. Nobody signs in: the cluster's key proves more. Raises
+    ConfigError."""
+    if security.tls is None:
+        return connect
+    context = tls_context(security.tls)
+
+    async def connect_over_tls(host: str, port: int) -> tuple[Reader, Writer]:
+        return await asyncio.open_connection(host, port, ssl=context)
+
+    return connect_over_tls
 
 
 class Channel:

@@ -8,6 +8,9 @@ still be gone back to, until the upgrade is said to be final. It binds whatever 
 frames and facts, slots, checkpoints and volumes. What nodes say to each other has rules of its own
 (`messages.py`).
 
+What the version before passes over needs no level: a field behind those that it knows, without
+which all is as it was.
+
 The frame that raises the level is one that every version can read: who cannot go on is told why.
 
     1   one lane

@@ -8,13 +8,13 @@ from the same address, where only one can listen; or it is told to wait until th
 spoken, or has been silent for the detection time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from semel.cluster.levels import LEVELS, Levels
 from semel.cluster.messages import About, Beat, LedLane, Trouble
 from semel.errors import SemelError
-from semel.lane.leader import NodeAddress
+from semel.lane.leader import NO_LISTENERS, Listeners, NodeAddress
 
 UNHEARD: Final = b""
 SLOTS_BEHIND_MAX: Final = 512
@@ -45,6 +45,7 @@ class Known(NamedTuple):
     """The slot of lane 0 up to which the lanes that it leads are in line with the topics."""
     lanes: tuple[LedLane, ...] = ()
     troubles: tuple[Trouble, ...] = ()
+    listeners: Listeners = ()
 
 
 class _Newcomer(NamedTuple):
@@ -61,13 +62,14 @@ class Membership:
         standing_by: Iterable[NodeAddress],
         detection_s: float,
         now_s: float,
+        listeners: Mapping[int, Listeners] = NO_LISTENERS,
     ) -> None:
         """Those that stood by under the leader before have the detection time to be heard of."""
         self._own = own
         self._detection_s = detection_s
         self._looked_s = now_s
         self._known = {
-            node.node_id: Known(node, UNHEARD, now_s)
+            node.node_id: Known(node, UNHEARD, now_s, listeners=listeners.get(node.node_id, ()))
             for node in standing_by
             if node.node_id != own.node_id
         }
@@ -108,6 +110,7 @@ class Membership:
             beat.worked_in,
             tuple(beat.lanes),
             tuple(beat.troubles),
+            tuple(beat.listeners),
         )
 
     def gone(self, node_id: int, incarnation: bytes) -> None:
@@ -146,6 +149,10 @@ class Membership:
     def live(self, now_s: float) -> list[NodeAddress]:
         """By their ids, without the leader."""
         return [known.address for known in self.all_live(now_s)]
+
+    def listeners(self, now_s: float) -> dict[int, Listeners]:
+        """Where clients find those that live."""
+        return {known.address.node_id: known.listeners for known in self.all_live(now_s)}
 
     def all_live(self, now_s: float) -> list[Known]:
         self._look(now_s)

@@ -78,6 +78,8 @@ class Beat(Message, frozen=True):
     lanes: list[LedLane] = []
     """Those that it leads."""
     troubles: list[Trouble] = []
+    listeners: list[tuple[str, str, int]] = []
+    """Name, host and port of each: where clients find it."""
 
 
 class Goodbye(Message, frozen=True):
@@ -175,7 +177,7 @@ class Forwarded(Message, frozen=True):
     host: str
     """The client's."""
     address: tuple[str, int]
-    """At which the leader is found."""
+    """At which the client finds the leader."""
 
 
 class ForwardedReply(Message, frozen=True):

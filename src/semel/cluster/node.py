@@ -447,6 +447,7 @@ class Node:
             self.is_leaving,
             self.led_lanes(),
             self.troubles(),
+            [*self.leader.listeners],
         )
 
     @property
@@ -476,7 +477,7 @@ class Node:
         self._beat_to(None)
         standing_by = lane.view.standing_by
         now_s, detection_s = self.now_s(), self.timing.detection_s
-        membership = Membership(self.own, standing_by, detection_s, now_s)
+        membership = Membership(self.own, standing_by, detection_s, now_s, lane.view.listeners)
         placing = Placing(lane, membership, self.candidate, gone, detection_s)
         hearing = Hearing(self.own.node_id, lane, journal, membership, detection_s)
         self.led = Led(lane, journal, membership, placing, hearing, now_s)
@@ -530,7 +531,9 @@ class Node:
         """In lane 0, when there is something new to say. Raises JournalFull."""
         led = self.led
         if led is not None and led.lane.is_leading:
-            led.lane.submit(NoteStandbys.of(led.membership.live(self.now_s())))
+            now_s, membership = self.now_s(), led.membership
+            noted = NoteStandbys.of(membership.live(now_s), membership.listeners(now_s))
+            led.lane.submit(noted)
 
     async def hand_over(self, candidates: Sequence[NodeAddress]) -> LedBy | NotHandedOver:
         """To the first of them that is ready; whoever asks for it may go away meanwhile."""

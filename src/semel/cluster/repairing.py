@@ -6,6 +6,7 @@ as after a leader that was killed: open transactions are aborted in it.
 """
 
 import contextlib
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,6 +15,7 @@ from semel.cluster.channel import Channel, Connect, NodeAway, connect
 from semel.cluster.format import ClusterFormat, ClusterRefused, check_same
 from semel.cluster.messages import AnyAnswer, Describe, Described
 from semel.cluster.outside import CONNECTING_S, Outside
+from semel.cluster.session import WrongCode
 from semel.errors import CorruptJournal
 from semel.groups.settings import GroupSettings
 from semel.journal.file.disk import FileDevice
@@ -245,6 +247,10 @@ async def _check_unled(
         )
 
 
+_NOT_UNDERSTOOD: Final = (EOFError, ValueError, WrongCode, ssl.SSLError, ConnectionResetError)
+"""What becomes of a call where somebody listens."""
+
+
 async def _answer_of(
     led_by: LedBy, cluster: ClusterFormat, randomness: Randomness, connect: Connect
 ) -> AnyAnswer | None:
@@ -256,5 +262,12 @@ async def _answer_of(
             return await channel.ask(Describe(), CONNECTING_S)
         finally:
             channel.close()
-    except NodeAway:
-        return None
+    except NodeAway as error:
+        if not isinstance(error.__cause__, _NOT_UNDERSTOOD):
+            return None
+        # Whoever has connected and is not understood may be that node, which speaks TLS.
+        raise ClusterRefused(
+            f"node {led_by.node_id} may lead this lane, and what is found there is not understood: "
+            f"{error}. If nodes find each other at a listener with TLS, say so by "
+            "`-X security.protocol=SSL` and what else clients need, or stop the node"
+        ) from None

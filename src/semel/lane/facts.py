@@ -30,7 +30,7 @@ class ClusterNamed(Fact, frozen=True):
 
 
 class Led(Fact, frozen=True):
-    """Who has taken the journal by the fence of this epoch, and where clients find it.
+    """Who has taken the journal by the fence of this epoch, and where other nodes find it.
 
     Said by every leader of a journal that others can take, before it serves anybody.
     """
@@ -39,6 +39,8 @@ class Led(Fact, frozen=True):
     node_id: int
     host: str
     port: int
+    listeners: tuple[tuple[str, str, int], ...] = ()
+    """Where clients do; versions before pass over it."""
 
 
 class StandingBy(Fact, frozen=True):
@@ -46,6 +48,8 @@ class StandingBy(Fact, frozen=True):
     said before."""
 
     nodes: tuple[tuple[int, str, int], ...]
+    listeners: tuple[tuple[int, str, str, int], ...] = ()
+    """Id of the node, name, host and port of each listener; versions before pass over them."""
 
 
 class LevelRaised(Fact, frozen=True):

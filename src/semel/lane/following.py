@@ -9,7 +9,7 @@ from semel.access.access_view import AccessView
 from semel.errors import CorruptJournal, NewerFormat
 from semel.lane.commands import LaneSettings
 from semel.lane.lanes import LanesView
-from semel.lane.leader import LedBy, NodeAddress
+from semel.lane.leader import LedBy, Listeners, NodeAddress
 from semel.lane.nodes import standing_by
 from semel.lane.opening import Replayed, new_state, replay_frame, replay_on, restore
 from semel.lane.state import LaneState
@@ -115,6 +115,11 @@ class FollowedLane:
     def standing_by(self) -> list[NodeAddress]:
         """Other nodes than the leader that it hears of."""
         return standing_by(self.state)
+
+    @property
+    def listeners(self) -> Mapping[int, Listeners]:
+        """Where clients find these and the leader, by their ids."""
+        return self.state.listeners
 
     @property
     def lanes(self) -> LanesView:

@@ -7,7 +7,14 @@ from semel.lane import facts
 from semel.lane.commands import Claim, Decided, Environment
 from semel.lane.frame import Frame
 from semel.lane.lanes import Placement
-from semel.lane.leader import LedBy, NodeAddress
+from semel.lane.leader import (
+    NO_LISTENERS,
+    LedBy,
+    Listeners,
+    NodeAddress,
+    StoredListener,
+    stored_listeners,
+)
 from semel.lane.state import LaneState
 from semel.world import Moment
 
@@ -22,15 +29,21 @@ class NoteStandbys(NamedTuple):
     """What every node tells clients, so that it is said to all of them; nothing if it was said."""
 
     nodes: tuple[NodeAddress, ...]
+    listeners: tuple[StoredListener, ...] = ()
 
     @classmethod
-    def of(cls, nodes: Iterable[NodeAddress]) -> "NoteStandbys":
-        return cls(tuple(sorted(nodes)))
+    def of(
+        cls, nodes: Iterable[NodeAddress], listeners: Mapping[int, Listeners] = NO_LISTENERS
+    ) -> "NoteStandbys":
+        return cls(tuple(sorted(nodes)), stored_listeners(listeners))
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
         frame = Frame(at)
-        if self.nodes != tuple(standing_by(state)):
-            frame.add_fact(facts.StandingBy(tuple((*node,) for node in self.nodes)))
+        leader = () if state.led is None else (state.led.node_id,)
+        known = tuple(standing_by(state)), stored_listeners(state.listeners, leader)
+        if (self.nodes, self.listeners) != known:
+            nodes = tuple((*node,) for node in self.nodes)
+            frame.add_fact(facts.StandingBy(nodes, self.listeners))
         return Decided(None, frame, Claim.ENDING)
 
 

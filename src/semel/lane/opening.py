@@ -146,7 +146,8 @@ class BeginEpoch(NamedTuple):
 
 
 def _add_led(frame: Frame, epoch: int, leader: Leader) -> None:
-    frame.add_fact(facts.Led(epoch, leader.node_id, leader.host, leader.port))
+    where = leader.host, leader.port, leader.listeners
+    frame.add_fact(facts.Led(epoch, leader.node_id, *where))
 
 
 class BeginTerm(NamedTuple):

@@ -160,8 +160,10 @@ def _restore_lane(lane: LanePiece, state: LaneState) -> None:
     state.next_volume = lane.next_volume
     state.volume_names = dict(lane.volume_names)
     state.is_retention_enforced = lane.is_retention_enforced
-    state.led = None if lane.led is None else facts.Led(*lane.led)
+    if lane.led is not None:
+        state.led = facts.Led(*lane.led, lane.listeners_of_leader)
     state.standing_by = lane.standing_by
+    state.hear_of_listeners(lane.listeners_standing_by)
     state.level = lane.level
     state.lanes.restore(lane.lane_count, lane.placed, lane.taken)
 

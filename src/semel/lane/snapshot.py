@@ -22,6 +22,7 @@ from semel.lane import facts
 from semel.lane.catalogue import Topic
 from semel.lane.hosting import PartitionRange
 from semel.lane.joined import JoinedTransaction, LastEnded
+from semel.lane.leader import stored_listeners
 from semel.lane.state import CompactedPart, LaneState
 from semel.log.partition import Partition, TermStart
 from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
@@ -118,6 +119,8 @@ class LanePiece(Stored, frozen=True, tag="lane"):
     """Lane, node, and whether it is pinned there."""
     taken: tuple[tuple[int, int, int, str, int], ...] = ()
     """Lane, epoch, node, host and port of each leader."""
+    listeners_of_leader: tuple[tuple[str, str, int], ...] = ()
+    listeners_standing_by: tuple[tuple[int, str, str, int], ...] = ()
 
 
 class CompactedPiece(Stored, frozen=True, tag="compacted"):
@@ -323,6 +326,8 @@ class Capture:
             state.lanes.count,
             state.lanes.stored_placements(),
             state.lanes.stored_leaders(),
+            () if led is None else led.listeners,
+            stored_listeners(state.listeners, () if led is None else (led.node_id,)),
         )
         topics, hosting = state.topic_arrivals, state.hosting
         self._topics = Things(topics.walk, topics.next_number, self._topic)

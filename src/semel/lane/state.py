@@ -4,7 +4,7 @@ Law: `apply` is the only way in which it changes, live and at replay alike. Noth
 waits. (`Groups` and `Partition` hold volatile things besides; there they say so.)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never, cast
 
 from semel.access.access_list import AccessList
@@ -24,7 +24,7 @@ from semel.lane.frame import BatchEntry, Frame, Learned
 from semel.lane.hosting import Hosting
 from semel.lane.joined import JoinedTransactions
 from semel.lane.lanes import Lanes
-from semel.lane.leader import FIRST_LEVEL
+from semel.lane.leader import FIRST_LEVEL, Listeners, StoredListener
 from semel.log.partition import Partition
 from semel.log.transactions import Aborted
 from semel.records.batch import CONTROL
@@ -97,6 +97,8 @@ class LaneState:
         self.standing_by: tuple[tuple[int, str, int], ...] = ()
         """Id, host and port of each node that the leader has heard of lately. Empty but in lane 0
         of a cluster."""
+        self.listeners: dict[int, Listeners] = {}
+        """Of these nodes and the leader: where clients find them."""
         self.level = FIRST_LEVEL
         """What versions a cluster writes for: those that know this level. Law: it never falls."""
         self.lanes = Lanes()
@@ -301,8 +303,10 @@ class LaneState:
                 self.term = Term(fact.term)
             case facts.Led():
                 self.led = fact
+                self.listeners[fact.node_id] = fact.listeners
             case facts.StandingBy():
                 self.standing_by = fact.nodes
+                self.hear_of_listeners(fact.listeners)
             case facts.LevelRaised():
                 self.level = max(self.level, fact.level)
             case facts.LanesAdded() | facts.Placed() | facts.LaneTaken():
@@ -380,6 +384,15 @@ class LaneState:
                 raise AssertionError("applied before")
             case _:
                 assert_never(fact)
+
+    def hear_of_listeners(self, told: Iterable[StoredListener]) -> None:
+        """Those of all nodes but the leader, who has said its own."""
+        led = self.led
+        self.listeners = {} if led is None else {led.node_id: led.listeners}
+        for node_id, name, host, port in told:
+            if led is None or node_id != led.node_id:
+                known = self.listeners.get(node_id, ())
+                self.listeners[node_id] = (*known, (name, host, port))
 
     def _before_partition(self, partition: Partition) -> None:
         """It is about to change."""

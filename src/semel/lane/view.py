@@ -14,7 +14,7 @@ from semel.lane.calls import Outcome
 from semel.lane.clock import LaneClock
 from semel.lane.joined import JoinedTransaction, LastEnded, outcomes_of
 from semel.lane.lanes import LanesView
-from semel.lane.leader import NodeAddress
+from semel.lane.leader import Listeners, NodeAddress
 from semel.lane.nodes import standing_by
 from semel.lane.state import LaneState
 from semel.log.partition import TermStart, check_leader_epoch
@@ -182,6 +182,11 @@ class LaneView:
     def standing_by(self) -> list[NodeAddress]:
         """Other nodes than the leader that it hears of."""
         return standing_by(self._state)
+
+    @property
+    def listeners(self) -> Mapping[int, Listeners]:
+        """Where clients find these and the leader, by their ids."""
+        return self._state.listeners
 
     @property
     def lanes(self) -> LanesView:

@@ -14,12 +14,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from semel.client.connecting.security_settings import as_security
 from semel.cluster import format as cluster_format
+from semel.cluster.channel import connecting
 from semel.cluster.format import ClusterRefused
 from semel.cluster.messages import Describe, Described, Move
 from semel.cluster.opening import ClusterSettings, opened, stores
 from semel.cluster.outside import Outside
 from semel.errors import SemelError
+from semel.security import PLAINTEXT, SecurityLike
 from semel.store.settings import StoreSettings
 from semel.testing.asking import NoAnswer, ask
 from semel.testing.broker import Broker
@@ -137,13 +140,16 @@ class Cluster:
         journal: str | None = None,
         proxied: bool = False,
         lanes: int = 1,
+        security: SecurityLike = PLAINTEXT,
     ) -> None:
         """Whoever leads and is silent for `detection_ms` is followed by another. Topics are spread
-        over the `lanes`, which the nodes lead between them."""
+        over the `lanes`, which the nodes lead between them. With `security` they are steered where
+        their listener for each other asks for TLS."""
         self._count = nodes
         self._settings = {"cluster.detection.ms": detection_ms, **(settings or {})}
         self._is_proxied = proxied
         self._lane_count = lanes
+        self._connect = connecting(as_security(security))
         self.nodes: dict[int, Node] = {}
         """By id, from 1 on."""
         self.store = store
@@ -196,7 +202,7 @@ class Cluster:
                 while len(found) < self._lane_count:
                     if clock.monotonic_ms() >= until_ms:
                         raise NoLeader(f"of {self._lane_count} lanes are led: {found}")
-                    outside = await Outside.of(store, made)
+                    outside = await Outside.of(store, made, connect=self._connect)
                     with contextlib.suppress(ClusterRefused):
                         told = await outside.ask_leader(Describe(), _ASKED_S_MAX)
                         assert isinstance(told, Described)
@@ -248,7 +254,7 @@ class Cluster:
             until_ms = clock.monotonic_ms() + MOVING_S_MAX * 1000
             async with opened(settings) as (store, made):
                 while True:
-                    outside = await Outside.of(store, made)
+                    outside = await Outside.of(store, made, connect=self._connect)
                     try:
                         await outside.ask_leader(Move(node_id, lane), AGREEMENT_S_MAX)
                     except ClusterRefused:

@@ -131,7 +131,7 @@ def _describe(
                 name,
                 topic.topic_id,
                 topic.is_internal,
-                list(_partitions(broker, topic, range(first, stop))),
+                list(_partitions(broker, topic, range(first, stop), call)),
                 call.operations(ResourceType.TOPIC, name),
             )
         )
@@ -150,13 +150,13 @@ def _code_of_missing(name: str) -> int:
 
 
 def _partitions(
-    broker: "Broker", topic: TopicView, indexes: range
+    broker: "Broker", topic: TopicView, indexes: range, call: Call
 ) -> Iterator[DescribeTopicPartitionsResponsePartition]:
     node_id = broker.config.node_id
     for index in indexes:
         number = topic.lane_of(index)
         lane = broker.lanes.by_number.get(number)
-        led_by = broker.elsewhere.leader_of(number) if lane is None else None
+        led_by = broker.nodes.leader_of(number, call) if lane is None else None
         if led_by is not None:
             there = [led_by.node_id]
             yield DescribeTopicPartitionsResponsePartition(

@@ -16,6 +16,7 @@ waits until it is durable.
 import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import NOT_ASKED_FOR, Answer, Call, Handled
@@ -93,7 +94,7 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Handled:
         ]
         if leader is not None and missing:
             return _found_there(leader, broker, request, found, missing, call)
-    describing = _describing(broker, found)
+    describing = _describing(broker, found, call)
     topics = next(describing)
     if topics is None:
         return _later(broker, request, describing, call)
@@ -140,7 +141,7 @@ async def _found_there(
         told = await forwarded(broker, leader, call, wanted, ASKED_VERSION)
         for number, topic in zip(missing, told.topics, strict=False):
             found[number] = topic
-    return await _later(broker, request, _describing(broker, found), call)
+    return await _later(broker, request, _describing(broker, found, call), call)
 
 
 async def _once_heard(
@@ -152,7 +153,7 @@ async def _once_heard(
 ) -> Answer:
     """What was made has to be known where clients go next."""
     await telling.until_heard()
-    return await _later(broker, request, _describing(broker, found), call)
+    return await _later(broker, request, _describing(broker, found, call), call)
 
 
 async def _later(
@@ -225,12 +226,14 @@ def _create(broker: "Broker", name: str) -> TopicView:
     return broker.lanes.catalogue.named(name)
 
 
-def _describing(broker: "Broker", found: Sequence[TopicView | MetadataResponseTopic]) -> Describing:
+def _describing(
+    broker: "Broker", found: Sequence[TopicView | MetadataResponseTopic], call: Call
+) -> Describing:
     """What is the same for all partitions is looked up once: a topic may have very many."""
     node_id = broker.config.node_id
     here = [node_id]
     epochs = {number: lane.view.epoch for number, lane in broker.lanes.by_number.items()}
-    leader_of = broker.elsewhere.leader_of
+    leader_of = cache(partial(broker.nodes.leader_of, call=call))
     described: list[MetadataResponseTopic] = []
     left = PARTITIONS_AT_ONCE
     for topic in found:

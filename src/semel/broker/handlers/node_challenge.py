@@ -16,5 +16,7 @@ if TYPE_CHECKING:
 def node_challenge(broker: "Broker", nonce: bytes, call: Call) -> Answer:
     if broker.host.node is None:
         raise ProtocolError("this broker is not a node of a cluster")
+    if not broker.host.hears_nodes(call.caller.listener):
+        raise ProtocolError(f"nodes do not call at listener {call.caller.listener}")
     own_nonce, call.peer.session = broker.host.node.challenged(nonce)
     return Answer(own_nonce, NO_MARKS)
