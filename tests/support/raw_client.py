@@ -4,6 +4,7 @@ import json
 import re
 import socket
 import struct
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -279,3 +280,10 @@ def metric_if_shown(broker: Broker, name: str) -> float | None:
         text = page.read().decode()
     found = re.search(rf"^{name}(?:_total)? (\S+)$", text, re.MULTILINE)
     return None if found is None else float(found[1])
+
+
+def until_shown(broker: Broker, name: str, value: float) -> None:
+    """It is counted now and then; nobody tells when."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while (shown := metric_if_shown(broker, name)) != value:
+        assert time.monotonic() < deadline_s, f"{name} is {shown} and not {value}"

@@ -18,7 +18,7 @@ GROUP_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", 
 def census_metrics(census: "Census", shown_max: int) -> Iterator["Metric"]:
     from prometheus_client.core import GaugeMetricFamily
 
-    latest = census.latest
+    counted, latest = census.latest, census.latest.shown
     lag = GaugeMetricFamily(
         "semel_group_lag",
         "Offsets between what a group has committed and the ends of a topic's partitions; the "
@@ -31,8 +31,7 @@ def census_metrics(census: "Census", shown_max: int) -> Iterator["Metric"]:
         "clock; 0 if it has all.",
         labels=["group", "topic"],
     )
-    by_lag = sorted(latest.lags.items(), key=lambda each: -each[1].record_count)
-    for labels, its in sorted(by_lag[:shown_max]):
+    for labels, its in sorted(latest.lags[:shown_max]):
         lag.add_metric(list(labels), its.record_count)
         seconds.add_metric(list(labels), its.seconds)
     yield lag
@@ -40,13 +39,13 @@ def census_metrics(census: "Census", shown_max: int) -> Iterator["Metric"]:
     yield gauge(
         "semel_group_lag_all",
         "As semel_group_lag, of all groups and topics.",
-        sum(each.record_count for each in latest.lags.values()),
+        latest.lag_sum,
     )
     groups = GaugeMetricFamily(
         "semel_groups", "Groups that this broker coordinates, by state.", labels=["state"]
     )
-    for state in sorted({*GROUP_STATES, *latest.groups}):
-        groups.add_metric([state], latest.groups[state])
+    for state in sorted({*GROUP_STATES, *counted.groups}):
+        groups.add_metric([state], counted.groups[state])
     yield groups
     transactional_ids = GaugeMetricFamily(
         "semel_transactional_ids",
@@ -54,8 +53,9 @@ def census_metrics(census: "Census", shown_max: int) -> Iterator["Metric"]:
         labels=["state"],
     )
     for state in (each.label for each in Status if each is not Status.DEAD):
-        transactional_ids.add_metric([state], latest.transactional_ids[state])
+        transactional_ids.add_metric([state], counted.transactional_ids[state])
     yield transactional_ids
+    yield from _held_back(census, shown_max)
     yield counter(
         "semel_census_rounds",
         "How often groups, their lags and transactional ids were counted: every "
@@ -68,3 +68,30 @@ def census_metrics(census: "Census", shown_max: int) -> Iterator["Metric"]:
         "something waits before it is read.",
         census.lateness,
     )
+
+
+def _held_back(census: "Census", shown_max: int) -> Iterator["Metric"]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    latest = census.latest
+    yield gauge(
+        "semel_transaction_age_seconds_max",
+        "Age of the transaction that has been open for longest, of those that were when they were "
+        "last counted.",
+        census.age_s(latest.oldest_open_ms),
+    )
+    yield gauge(
+        "semel_last_stable_offset_lag_max",
+        "Offsets between the end and where read_committed readers stop, at most, as open "
+        "transactions were last counted.",
+        latest.shown.held_back_max,
+    )
+    by_topic = GaugeMetricFamily(
+        "semel_last_stable_offset_lag",
+        "As semel_last_stable_offset_lag_max, of the topics where it is not 0: the "
+        "metrics.labels.max largest.",
+        labels=["topic"],
+    )
+    for name, lag in sorted(latest.shown.held_back[:shown_max]):
+        by_topic.add_metric([name], lag)
+    yield by_topic

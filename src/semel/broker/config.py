@@ -280,8 +280,9 @@ class BrokerConfig(ListenerSettings):
     )
     metrics_interval_ms: int = setting(
         10_000,
-        "How often it is counted for the metrics how far groups are behind, and how many groups "
-        "and transactional ids there are in each state.",
+        "How often it is counted for the metrics how far groups are behind, how many groups and "
+        "transactional ids there are in each state, what open transactions hold back, and which "
+        "topics are the busiest.",
         least=100,
     )
     group_max_size: int = setting(INT32_MAX, "Members of a group.", least=1, most=INT32_MAX)

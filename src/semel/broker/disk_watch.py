@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker import log
+from semel.broker.retention import TOPICS_TOLD
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -78,6 +79,8 @@ class DiskWatch:
             free_bytes=free_bytes,
             disk_bytes=total_bytes,
             folder=self._broker.data_folder,
-            topic_bytes_sum=sum(metrics.topic_bytes.values()),
-            largest_topics=metrics.largest_topics(),
+            topic_bytes_sum=metrics.topic_bytes_sum,
+            largest_topics={
+                each.name: each.byte_count for each in metrics.largest_topics[:TOPICS_TOLD]
+            },
         )

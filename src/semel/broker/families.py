@@ -1,6 +1,6 @@
 """Metrics of one value, as Prometheus takes them, and of how long things took."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
@@ -48,9 +48,3 @@ def together(several: Iterable[Durations]) -> Durations:
     for each in several:
         total.add_all(each)
     return total
-
-
-def largest(values: Mapping[str, int], count_max: int) -> Iterator[tuple[str, int]]:
-    """So many of the largest, by their names."""
-    by_value = sorted(values.items(), key=lambda each: -each[1])
-    return iter(sorted(by_value[:count_max]))

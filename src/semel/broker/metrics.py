@@ -5,11 +5,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from semel.arrivals import Arrivals
 from semel.broker.census_metrics import census_metrics
 from semel.broker.cluster_metrics import cluster_metrics, journals_on_store
 from semel.broker.families import counter, gauge, histogram, together
 from semel.broker.request_metrics import request_metrics
-from semel.broker.topic_counts import TopicCounts
+from semel.broker.topic_counts import TopicCounts, TopicSize
 from semel.broker.topic_metrics import topic_metrics
 from semel.durations import Durations
 from semel.errors import InvalidProducerEpoch, ProducerFenced, RequestError
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 FENCED = (ProducerFenced, InvalidProducerEpoch)
-LARGEST_SHOWN = 5
 
 
 class Metrics:
@@ -38,8 +38,7 @@ class Metrics:
         self.batches_refused = 0
         self.batches_duplicate = 0
         self.bytes_in = 0
-        self.records_in_gone = 0
-        """Of topics that do not exist any more."""
+        self.records_in = 0
         self.bytes_out = 0
         self.requests_late = 0
         self.producers_fenced = 0
@@ -56,35 +55,35 @@ class Metrics:
         self.retention_round_ended_ms = 0
         """By the wall clock; 0 if there was none."""
         self.retention_bytes_deleted = 0
-        self.topic_bytes: dict[str, int] = {}
-        """Of the batches that are shown, as of the last round of retention."""
-        self.topic_records: dict[str, int] = {}
-        """Likewise, offsets between the ends of its partitions."""
+        self.largest_topics: tuple[TopicSize, ...] = ()
+        """As of the last round of retention, the largest first."""
+        self.topic_bytes_sum = 0
+        """Of all topics, as of then."""
         self.latencies: dict[int, Durations] = {}
         """By API: from when a request was read until its reply was handed to the kernel."""
         self.queue_seconds = 0.0
         """That requests waited to be decided, all together."""
         self.topics: dict[str, TopicCounts] = {}
         """Of those that were written to or read since the start, and exist."""
-
-    def largest_topics(self) -> dict[str, int]:
-        largest = sorted(self.topic_bytes.items(), key=lambda each: -each[1])
-        return dict(largest[:LARGEST_SHOWN])
+        self._topic_arrivals = Arrivals[tuple[str, TopicCounts]]()
+        """The same, to be gone through while others come and go."""
 
     def of_topic(self, name: str) -> TopicCounts:
         counts = self.topics.get(name)
         if counts is None:
             counts = self.topics[name] = TopicCounts()
+            counts.number = self._topic_arrivals.add((name, counts))
         return counts
 
-    def records_in(self) -> int:
-        each = [counts.records_in for counts in list(self.topics.values())]
-        return self.records_in_gone + sum(each)
+    def counted_topics(self) -> Iterator[tuple[str, TopicCounts]]:
+        """None that is forgotten when its turn comes."""
+        for _, each in self._topic_arrivals.walk():
+            yield each
 
     def forget_topic(self, name: str) -> None:
         counts = self.topics.pop(name, None)
         if counts is not None:
-            self.records_in_gone += counts.records_in
+            self._topic_arrivals.remove(counts.number)
 
     def counted(self, refusal: RequestError) -> RequestError:
         """Count a refusal that tells a producer that another has its place."""
@@ -143,7 +142,7 @@ class Collector:
             together(journal.sync_durations for journal in journals),
         )
 
-        yield counter("semel_records_in", "Records that were stored.", metrics.records_in())
+        yield counter("semel_records_in", "Records that were stored.", metrics.records_in)
         yield counter("semel_bytes_in", "Bytes of stored batches.", metrics.bytes_in)
         yield counter("semel_bytes_out", "Bytes of fetched batches.", metrics.bytes_out)
         yield counter(
@@ -219,7 +218,7 @@ class Collector:
             sum(journal.unused_bytes for journal in journals),
         )
         yield from _disk(broker)
-        yield from topic_metrics(metrics, broker.config.metrics_labels_max)
+        yield from topic_metrics(metrics, broker.census, broker.config.metrics_labels_max)
         yield from _tidying(broker)
         yield gauge(
             "semel_unreadable_partitions",
@@ -318,11 +317,7 @@ def _tidying(broker: "Broker") -> Iterator["Metric"]:
 
 
 def _transactions(broker: "Broker") -> Iterator["Metric"]:
-    from prometheus_client.core import (
-        CounterMetricFamily,
-        GaugeMetricFamily,
-        SummaryMetricFamily,
-    )
+    from prometheus_client.core import CounterMetricFamily, SummaryMetricFamily
 
     metrics = broker.metrics
     ended = CounterMetricFamily(
@@ -340,33 +335,5 @@ def _transactions(broker: "Broker") -> Iterator["Metric"]:
         count_value=metrics.commit_count,
         sum_value=metrics.commit_seconds,
     )
-    opened = [each for lane in broker.lanes.led for each in lane.view.open_transactions()]
-    yield gauge("semel_transactions_open", "Transactions that are open.", len(opened))
-    wall_ms = max((lane.view.wall_ms() for lane in broker.lanes.led), default=0)
-    oldest_ms = min((each.started_at_ms for each in opened), default=wall_ms)
-    yield gauge(
-        "semel_transaction_age_seconds_max",
-        "Age of the transaction that has been open for longest.",
-        max(0, wall_ms - oldest_ms) / 1000,
-    )
-    # Read while the broker moves both, so that one may be newer than the other.
-    lags: dict[str, int] = {}
-    for lane in broker.lanes.led:
-        for partition in lane.view.partitions():
-            topic = partition.topic_partition.topic
-            lag = max(0, partition.high_watermark - partition.last_stable_offset)
-            lags[topic] = max(lag, lags.get(topic, 0))
-    yield gauge(
-        "semel_last_stable_offset_lag_max",
-        "Offsets between the end and where read_committed readers stop, at most.",
-        max(lags.values(), default=0),
-    )
-    by_topic = GaugeMetricFamily(
-        "semel_last_stable_offset_lag",
-        "As semel_last_stable_offset_lag_max, of the topics where it is not 0.",
-        labels=["topic"],
-    )
-    for name, lag in sorted(lags.items()):
-        if lag:
-            by_topic.add_metric([name], lag)
-    yield by_topic
+    open_count = sum(lane.view.open_transaction_count for lane in broker.lanes.led)
+    yield gauge("semel_transactions_open", "Transactions that are open.", open_count)

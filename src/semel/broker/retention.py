@@ -10,7 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.broker import log
+from semel.broker.largest import Largest
 from semel.broker.topic_config import Keeping, compaction_of, keeping_of
+from semel.broker.topic_counts import TopicSize
 from semel.errors import CorruptJournal, JournalFull, RequestError
 from semel.lane.compacting import CompactionSettings
 from semel.lane.lane import Lane
@@ -30,6 +32,9 @@ TOPICS_AT_ONCE: Final = 1000
 PARTITIONS_LEFT_MAX: Final = 16
 """In segments that are left as they are until all of it goes: one of few partitions is read without
 many gaps."""
+
+TOPICS_TOLD: Final = 5
+"""Of the largest, when the disk is filling."""
 
 DELETIONS_AT_ONCE: Final = 500
 """In one frame."""
@@ -120,17 +125,33 @@ class Retention:
                     self._broker.found_unreadable(partition.topic_partition, error)
                     continue
                 byte_counts[topic] = byte_counts.get(topic, 0) + byte_count
-        metrics = self._broker.metrics
-        metrics.topic_bytes, metrics.topic_records = byte_counts, record_counts
+        await self._note_largest(byte_counts, record_counts)
         await self._forget_counts_of_gone_topics()
 
+    async def _note_largest(
+        self, byte_counts: dict[str, int], record_counts: dict[str, int]
+    ) -> None:
+        largest = Largest[str](max(self._broker.config.metrics_labels_max, TOPICS_TOLD))
+        byte_sum = 0
+        for number, (name, byte_count) in enumerate(byte_counts.items()):
+            if number % TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            largest.add(name, byte_count)
+            byte_sum += byte_count
+        metrics = self._broker.metrics
+        metrics.topic_bytes_sum = byte_sum
+        metrics.largest_topics = tuple(
+            TopicSize(name, byte_counts[name], record_counts.get(name, 0))
+            for name in largest.names()
+        )
+
     async def _forget_counts_of_gone_topics(self) -> None:
-        counted, lanes = self._broker.metrics.topics, self._broker.lanes
-        for number, name in enumerate(tuple(counted)):
+        metrics, lanes = self._broker.metrics, self._broker.lanes
+        for number, (name, _) in enumerate(metrics.counted_topics()):
             if number % TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             if lanes.knows_topics and name not in lanes.catalogue:
-                self._broker.metrics.forget_topic(name)
+                metrics.forget_topic(name)
 
     async def _tidy(self, may_expire: bool) -> None:
         for lane in self._broker.lanes.led:

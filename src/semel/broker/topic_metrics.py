@@ -3,18 +3,20 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from semel.broker.families import gauge, largest
+from semel.broker.families import gauge
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+    from semel.broker.census import Census
     from semel.broker.metrics import Metrics
 
 
-def topic_metrics(metrics: "Metrics", shown_max: int) -> Iterator["Metric"]:
+def topic_metrics(
+    metrics: "Metrics", census: "Census | None", shown_max: int
+) -> Iterator["Metric"]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-    byte_counts, record_counts = metrics.topic_bytes, metrics.topic_records
     stored = GaugeMetricFamily(
         "semel_topic_bytes",
         "Bytes of the batches that a topic shows, as of the last round of retention.",
@@ -26,19 +28,20 @@ def topic_metrics(metrics: "Metrics", shown_max: int) -> Iterator["Metric"]:
         "transactions, and what compaction has left out.",
         labels=["topic"],
     )
-    for name, byte_count in largest(byte_counts, shown_max):
-        stored.add_metric([name], byte_count)
-        records.add_metric([name], record_counts.get(name, 0))
+    for each in sorted(metrics.largest_topics[:shown_max]):
+        stored.add_metric([each.name], each.byte_count)
+        records.add_metric([each.name], each.record_count)
     yield stored
     yield records
     yield gauge(
         "semel_topic_bytes_all",
         "As semel_topic_bytes, of all topics: only the metrics.labels.max largest are shown each.",
-        sum(byte_counts.values()),
+        metrics.topic_bytes_sum,
     )
     bytes_in = CounterMetricFamily(
         "semel_topic_bytes_in",
-        "Bytes of batches that were stored, by topic: the metrics.labels.max busiest.",
+        "Bytes of batches that were stored, by topic: if there are more than metrics.labels.max, "
+        "the busiest of the last census.",
         labels=["topic"],
     )
     records_in = CounterMetricFamily(
@@ -47,10 +50,16 @@ def topic_metrics(metrics: "Metrics", shown_max: int) -> Iterator["Metric"]:
     bytes_out = CounterMetricFamily(
         "semel_topic_bytes_out", "Bytes of batches that were fetched, by topic.", labels=["topic"]
     )
-    counted = dict(list(metrics.topics.items()))
-    busy = {name: counts.bytes_in + counts.bytes_out for name, counts in counted.items()}
-    for name, _ in largest(busy, shown_max):
-        counts = counted[name]
+    topics = metrics.topics
+    # Others may come and go meanwhile: this is read in a thread.
+    if census is None or len(topics) <= shown_max:
+        shown = list(topics)
+    else:
+        shown = list(census.latest.shown.busiest[:shown_max])
+    for name in sorted(shown):
+        counts = topics.get(name)
+        if counts is None:
+            continue
         bytes_in.add_metric([name], counts.bytes_in)
         records_in.add_metric([name], counts.records_in)
         bytes_out.add_metric([name], counts.bytes_out)

@@ -209,6 +209,7 @@ class ProducingInTransaction:
                     counts = metrics.of_topic(key.topic)
                     counts.bytes_in += len(each.batch)
                     counts.records_in += each.header.record_count
+                    metrics.records_in += each.header.record_count
 
     def response(self) -> ProduceResponse:
         return ProduceResponse(

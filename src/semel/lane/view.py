@@ -277,6 +277,10 @@ class LaneView:
         """Each as it is when its turn comes: others may come and go meanwhile."""
         return iter(self._state.transactions)
 
+    @property
+    def open_transaction_count(self) -> int:
+        return self._state.transactions.open_count
+
     def open_transactions(self) -> tuple[Transaction, ...]:
         return self._state.transactions.open()
 

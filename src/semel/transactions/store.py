@@ -65,6 +65,10 @@ class Transactions:
     def of_producer(self, producer_id: ProducerId) -> Transaction | None:
         return self._by_producer_id.get(producer_id)
 
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
     def open(self) -> tuple[Transaction, ...]:
         """Those that are ongoing or prepared, the longest unchanged ones not necessarily first."""
         return tuple(self._open.values())

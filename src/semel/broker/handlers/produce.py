@@ -314,6 +314,7 @@ class _Writing:
                 counts = metrics.of_topic(topic)
             counts.bytes_in += len(incoming.batch)
             counts.records_in += incoming.header.record_count
+            metrics.records_in += incoming.header.record_count
 
     def _refuse(self, response: PartitionProduceResponse, error: RequestError) -> None:
         response.error_code = error.code
