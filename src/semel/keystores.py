@@ -6,6 +6,9 @@ Which of them a file is, its first bytes say: Java takes either for the other as
 import base64
 import hashlib
 import hmac
+import ssl
+import tempfile
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from semel.errors import ConfigError
@@ -38,6 +41,50 @@ class UnreadableStore(ConfigError):
     """The password is wrong, or the bytes are; the message says which and what to do."""
 
 
+def load_trusted(context: ssl.SSLContext, file: str, password: str | None) -> None:
+    """Of a file of any kind. Raises UnreadableStore, ssl.SSLError, OSError."""
+    store = as_pem(Path(file).read_bytes(), password)
+    if store is None:
+        context.load_verify_locations(file)
+    else:
+        context.load_verify_locations(cadata=store.certificates)
+
+
+def load_own(
+    context: ssl.SSLContext,
+    file: str,
+    key_file: str | None,
+    key_password: str | None,
+    password: str | None,
+) -> None:
+    """A certificate and its key, which may stand in a file of its own where both are PEM. Raises as
+    `load_trusted`, and ValueError."""
+    store = as_pem(Path(file).read_bytes(), password, key_password)
+    if store is None:
+        # Without a password OpenSSL would ask whoever sits at the terminal.
+        context.load_cert_chain(file, key_file, key_password or "")
+        return
+    if store.key is None:
+        raise UnreadableStore("it has no private key, so it says of nobody who they are")
+    # OpenSSL takes it from a file alone; nobody else may read this one, which is gone at once.
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as copy:
+        copy.write(store.text)
+        copy.flush()
+        context.load_cert_chain(copy.name)
+
+
+FileState = tuple[int, int, int] | None
+
+
+def state_of(file: str | None) -> FileState:
+    """Another value when the file is another one, or was written again; None if there is none."""
+    try:
+        stat = Path(file).stat() if file else None
+    except OSError:
+        stat = None
+    return stat and (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+
+
 def as_pem(content: bytes, password: str | None, key_password: str | None = None) -> Pem | None:
     """Of a store; None if it is none, so that it is for OpenSSL to read."""
     if _PEM in content:
@@ -47,7 +94,10 @@ def as_pem(content: bytes, password: str | None, key_password: str | None = None
     if not content.startswith(_JKS) and not _is_pkcs12(content):
         return None
     if password is None:
-        raise UnreadableStore("it is a store of Java's, which has a password")
+        raise UnreadableStore(
+            "it is a store of Java's, which has a password: say ssl.keystore.password, or "
+            "ssl.truststore.password"
+        )
     if content.startswith(_JKS):
         return _Jks(content, password, key_password or password).pem()
     return _pkcs12(content, password)

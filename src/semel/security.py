@@ -4,15 +4,13 @@
 """
 
 import ssl
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.errors import ConfigError
-from semel.keystores import UnreadableStore, as_pem
+from semel.keystores import FileState, UnreadableStore, as_pem, load_own, state_of
 
 _BEGIN_OF_PEM = "-----BEGIN"
 
@@ -80,40 +78,53 @@ SecurityLike = Security | Mapping[str, str]
 """The same by the names that Kafka's clients have, such as `sasl.mechanism`."""
 
 
-@cache
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    trusted = tls.trusted
-    is_text = trusted is not None and _BEGIN_OF_PEM in trusted
-    if trusted is not None and not is_text:
-        with _reading(trusted):
-            store = as_pem(Path(trusted).read_bytes(), tls.trusted_password)
-        if store is not None:
-            trusted, is_text = store.certificates, True
-    with _reading(None if is_text else trusted):
-        context = ssl.create_default_context(
-            cafile=None if is_text else trusted, cadata=trusted if is_text else None
-        )
-    if tls.certificate_file is not None:
-        with _reading(tls.certificate_file, tls.key_file):
-            _load_certificate(context, tls, tls.certificate_file)
-    context.check_hostname = tls.checks_host
+    """Made once, and anew when a file is another one: a certificate may be renewed while a client
+    lives. What cannot be read then leaves the one before. Raises ConfigError."""
+    files = (None if _is_text(tls.trusted) else tls.trusted, tls.certificate_file, tls.key_file)
+    state = tuple(map(state_of, files))
+    known = _CONTEXTS.get(tls)
+    if known is not None and known[0] == state:
+        return known[1]
+    try:
+        context = _made(tls)
+    except ConfigError:
+        if known is None:
+            raise
+        # Perhaps it is being written: the next connection looks again.
+        return known[1]
+    _CONTEXTS[tls] = (state, context)
     return context
 
 
-def _load_certificate(context: ssl.SSLContext, tls: Tls, certificate_file: str) -> None:
-    content = Path(certificate_file).read_bytes()
-    store = as_pem(content, tls.certificate_password, tls.key_password)
-    if store is None:
-        # Without a password OpenSSL would ask whoever sits at the terminal.
-        context.load_cert_chain(certificate_file, tls.key_file, tls.key_password or "")
-        return
-    if store.key is None:
-        raise UnreadableStore("it has no private key, so it says of nobody who they are")
-    # OpenSSL takes it from a file alone; nobody else may read this one, which is gone at once.
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(store.text)
-        file.flush()
-        context.load_cert_chain(file.name)
+_CONTEXTS: Final[dict[Tls, tuple[tuple[FileState, ...], ssl.SSLContext]]] = {}
+"""With what the files were when they were read."""
+
+
+def _is_text(trusted: str | None) -> bool:
+    return trusted is not None and _BEGIN_OF_PEM in trusted
+
+
+def _made(tls: Tls) -> ssl.SSLContext:
+    file, text = (None, tls.trusted) if _is_text(tls.trusted) else (tls.trusted, None)
+    if file is not None:
+        with _reading(file):
+            store = as_pem(Path(file).read_bytes(), tls.trusted_password)
+        if store is not None:
+            file, text = None, store.certificates
+    with _reading(file):
+        context = ssl.create_default_context(cafile=file, cadata=text)
+    if tls.certificate_file is not None:
+        with _reading(tls.certificate_file, tls.key_file):
+            load_own(
+                context,
+                tls.certificate_file,
+                tls.key_file,
+                tls.key_password,
+                tls.certificate_password,
+            )
+    context.check_hostname = tls.checks_host
+    return context
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Signing in and encryption: against RFC 7677's example, and a server that has both."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from semel.errors import (
 )
 from semel.security import PLAINTEXT, ClientCredentials, Sasl, Security, Tls, tls_context
 from semel.wire.messages import list_groups
+from support.authority import Authority
 from support.secured_server import CERTIFICATE, PASSWORD, TOKEN, USER, SignIns, secured_server
 
 TRUSTING = Tls(trusted=str(CERTIFICATE))
@@ -114,6 +116,22 @@ def test_a_file_that_is_missing_is_named() -> None:
         tls_context(
             Tls(str(CERTIFICATE), certificate_file="/nowhere/me.pem", key_file="/nowhere/me.key")
         )
+
+
+def test_a_certificate_that_is_renewed_counts_for_the_next_connection(tmp_path: Path) -> None:
+    first, second = Authority(tmp_path), tmp_path / "second"
+    second.mkdir()
+    tls = Tls(str(first.trusted), certificate_file=str(first.certificate("me")))
+    context = tls_context(tls)
+    assert tls_context(tls) is context, "nothing has changed"
+    before = context.get_ca_certs()
+    newer = Authority(second).trusted
+    newer.rename(first.trusted)
+    renewed = tls_context(tls)
+    assert renewed.get_ca_certs() != before
+    # One that is half written leaves the one before.
+    first.trusted.write_text("-----BEGIN CERT")
+    assert tls_context(tls) is renewed
 
 
 def test_a_password_is_not_shown() -> None:

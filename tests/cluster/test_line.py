@@ -87,3 +87,18 @@ async def test_one_that_has_answered_others_meanwhile_stays(
         await slow
     await seeded_loop.elapse(0.01)
     assert line.is_open
+
+
+@with_line
+async def test_an_answer_that_is_not_understood_is_that_of_its_call_alone(
+    channel: FakeChannel, line: Line
+) -> None:
+    """A newer version may have answers that this one does not know."""
+    first, second = ask(line), ask(line)
+    await seeded_loop.elapse(0.01)
+    channel.heard.put_nowait(Numbered(1, messages.encode(["Unknown", 7])))
+    channel.heard.put_nowait(Numbered(2, messages.encode(Ready(7))))
+    with pytest.raises(NodeAway, match="its answer is not understood"):
+        await first
+    assert await second == Ready(7)
+    assert line.is_open

@@ -12,6 +12,7 @@ from semel.broker import log
 from semel.broker.config import BrokerConfig
 from semel.broker.listeners import Listener
 from semel.errors import ConfigError
+from semel.keystores import FileState, UnreadableStore, load_own, load_trusted, state_of
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENTS: Final = {
@@ -19,7 +20,6 @@ _CLIENTS: Final = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
-_JKS, _DER = b"\xfe\xed\xfe\xed", b"\x30\x82"
 
 
 class Certificates:
@@ -63,7 +63,7 @@ def server_context(config: BrokerConfig) -> ssl.SSLContext:
     _limit(context, config.ssl_enabled_protocols)
     _load_own(context, config)
     if config.ssl_client_auth != "none":
-        _load_trusted(context, config.ssl_truststore_location)
+        _load_trusted(context, config)
     context.verify_mode = _CLIENTS[config.ssl_client_auth]
     return context
 
@@ -74,7 +74,7 @@ def client_context(config: BrokerConfig) -> ssl.SSLContext:
     _limit(context, config.ssl_enabled_protocols)
     _load_own(context, config)
     if config.ssl_truststore_location:
-        _load_trusted(context, config.ssl_truststore_location)
+        _load_trusted(context, config)
     else:
         context.load_default_certs()
     context.check_hostname = config.ssl_endpoint_identification_algorithm.lower() == "https"
@@ -92,18 +92,19 @@ def _limit(context: ssl.SSLContext, versions: str) -> None:
 
 def _load_own(context: ssl.SSLContext, config: BrokerConfig) -> None:
     certificate, key = config.ssl_keystore_location, config.ssl_key_location or None
+    passwords = config.ssl_key_password or None, config.ssl_keystore_password or None
     try:
-        # Without a password OpenSSL would ask whoever sits at the terminal.
-        context.load_cert_chain(certificate, key, config.ssl_key_password)
-    except (OSError, ValueError) as error:
+        load_own(context, certificate, key, *passwords)
+    except (OSError, ValueError, UnreadableStore) as error:
         files = certificate if key is None else f"{certificate} and {key}"
         raise _refusal(files, [certificate, key or certificate], error) from None
 
 
-def _load_trusted(context: ssl.SSLContext, file: str) -> None:
+def _load_trusted(context: ssl.SSLContext, config: BrokerConfig) -> None:
+    file = config.ssl_truststore_location
     try:
-        context.load_verify_locations(file)
-    except (OSError, ValueError) as error:
+        load_trusted(context, file, config.ssl_truststore_password or None)
+    except (OSError, ValueError, UnreadableStore) as error:
         raise _refusal(file, [file], error) from None
 
 
@@ -112,14 +113,6 @@ def _refusal(named: str, files: list[str], error: Exception) -> ConfigError:
     if isinstance(error, FileNotFoundError):
         missing = [each for each in files if not Path(each).exists()]
         return ConfigError(f"{' and '.join(dict.fromkeys(missing))}: there is no such file")
-    for each in files:
-        if _begin(each).startswith((_JKS, _DER)):
-            return ConfigError(
-                f"{each} is a keystore of Java's (JKS or PKCS12), and PEM is read here: "
-                f"`keytool -importkeystore -srckeystore {each} -destkeystore all.p12 "
-                "-deststoretype PKCS12` and `openssl pkcs12 -in all.p12 -nodes -out all.pem` "
-                "make it one"
-            )
     reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
     if reason == "KEY_VALUES_MISMATCH":
         reason = "the key is not that of the certificate"
@@ -139,25 +132,7 @@ def _lacking(files: list[str]) -> str:
     return "what stands there is no certificate and key in PEM"
 
 
-def _begin(file: str) -> bytes:
-    try:
-        with Path(file).open("rb") as opened:
-            return opened.read(4)
-    except OSError:
-        return b""
-
-
-def _state_of(config: BrokerConfig) -> tuple[object, ...]:
+def _state_of(config: BrokerConfig) -> tuple[FileState, ...]:
     """Another value when a file is another one."""
-    found: list[object] = []
-    for file in (
-        config.ssl_keystore_location,
-        config.ssl_key_location,
-        config.ssl_truststore_location,
-    ):
-        try:
-            stat = Path(file).stat() if file else None
-        except OSError:
-            stat = None
-        found.append(stat and (stat.st_mtime_ns, stat.st_size, stat.st_ino))
-    return tuple(found)
+    files = config.ssl_keystore_location, config.ssl_key_location, config.ssl_truststore_location
+    return tuple(map(state_of, files))

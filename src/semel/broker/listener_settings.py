@@ -1,8 +1,11 @@
 """What an operator may set of where a broker is found, and of who may come in."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from semel.broker.setting import INT32_MAX, Secret, setting
+
+STORES: Final = ("PEM", "JKS", "PKCS12")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +47,21 @@ class ListenerSettings:
     )
     ssl_keystore_location: str = setting(
         "",
-        "A PEM file with the certificate of the listener, those that lead to its root, and the "
-        "key. It is read anew when it changes, and upon SIGHUP.",
+        "A file with the certificate of the listener, those that lead to its root, and the key: "
+        "PEM, or a store of Java's. It is read anew when it changes, and upon SIGHUP.",
         is_text=True,
         of_listeners=True,
     )
     ssl_keystore_type: str = setting(
-        "PEM", "The only type there is.", one_of=("PEM",), of_listeners=True
+        "PEM",
+        "PEM, JKS or PKCS12; the file itself says which it is.",
+        one_of=STORES,
+        of_listeners=True,
+    )
+    ssl_keystore_password: str = setting(
+        Secret(),
+        "Of a store of Java's: { file = PATH } or { env = NAME }.",
+        of_listeners=True,
     )
     ssl_key_location: str = setting(
         "",
@@ -60,17 +71,27 @@ class ListenerSettings:
     )
     ssl_key_password: str = setting(
         Secret(),
-        "What the key is encrypted with: { file = PATH } or { env = NAME }.",
+        "What the key is encrypted with, in a store of Java's if it is not the password of that: "
+        "{ file = PATH } or { env = NAME }.",
         of_listeners=True,
     )
     ssl_truststore_location: str = setting(
         "",
-        "A PEM file of those who may have signed the certificates of clients, and of other nodes.",
+        "A file of those who may have signed the certificates of clients, and of other nodes: PEM, "
+        "or a store of Java's.",
         is_text=True,
         of_listeners=True,
     )
     ssl_truststore_type: str = setting(
-        "PEM", "The only type there is.", one_of=("PEM",), of_listeners=True
+        "PEM",
+        "PEM, JKS or PKCS12; the file itself says which it is.",
+        one_of=STORES,
+        of_listeners=True,
+    )
+    ssl_truststore_password: str = setting(
+        Secret(),
+        "Of a store of Java's: { file = PATH } or { env = NAME }.",
+        of_listeners=True,
     )
     ssl_client_auth: str = setting(
         "none",

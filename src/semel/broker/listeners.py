@@ -199,7 +199,7 @@ def _check(listener: Listener) -> None:
     own, name = listener.config, listener.name
     if listener.protocol.has_tls and not own.ssl_keystore_location:
         raise ConfigError(
-            f"listener {name} speaks TLS and has no certificate: ssl.keystore.location names a PEM "
+            f"listener {name} speaks TLS and has no certificate: ssl.keystore.location names a "
             "file of it and its key"
         )
     if (

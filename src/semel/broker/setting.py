@@ -156,8 +156,6 @@ def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
     for each in known:
         if text.lower() == each.lower():
             return each
-    if known == ("PEM",):
-        raise ConfigError(f"{name}={text[:SHOWN_MAX]}: export the certificates as PEM")
     raise ConfigError(f"{name}={text[:SHOWN_MAX]}: must be of {', '.join(known)}")
 
 

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+import msgspec
+
 from semel.cluster import messages
 from semel.cluster.channel import Channel, NodeAway
 from semel.cluster.messages import AnyAnswer, AnyRequest, Numbered
@@ -81,7 +83,7 @@ class Line:
                     return
                 answered = self._asked.get(heard.number)
                 if answered is not None and not answered.done():
-                    answered.set_result(messages.decode_answer(heard.said))
+                    _hear(answered, heard.said)
         except NodeAway as error:
             why = str(error)
         finally:
@@ -89,3 +91,11 @@ class Line:
             for answered in self._asked.values():
                 if not answered.done():
                     answered.set_exception(NodeAway(why))
+
+
+def _hear(answered: asyncio.Future[AnyAnswer], said: bytes) -> None:
+    """What a node of another version answers may be unknown here, and the next calls are not."""
+    try:
+        answered.set_result(messages.decode_answer(said))
+    except msgspec.DecodeError as error:
+        answered.set_exception(NodeAway(f"its answer is not understood: {error}"))
