@@ -52,6 +52,7 @@ def secured(**settings: object) -> Iterator[tuple[Broker, dict[str, int]]]:
         )
         users = folder / "users.toml"
         users.write_text(f'{USER} = "{PASSWORD}"\n')
+        users.chmod(0o600)
         with Broker(
             data=folder / "data",
             settings={

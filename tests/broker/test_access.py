@@ -12,13 +12,14 @@ import pytest
 from broker.handled_producer import HandledProducer
 from semel.access.principal import Caller, Principal
 from semel.access.rules import PatternType, Permission, Rule
+from semel.broker import log
 from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker
 from semel.broker.config import BrokerConfig
 from semel.broker.dispatch import route
 from semel.broker.handlers import describe_topic_partitions, fetch
 from semel.broker.joins import Joins
-from semel.broker.setting import AUTHORIZER
+from semel.broker.setting import AUTHORIZER, NO_AUTHORIZER
 from semel.broker.transactional_produce import ProducingInTransaction
 from semel.errors import ConfigError, CoordinatorLoadInProgress
 from semel.lane.calls import AskToJoin, MayJoin
@@ -764,17 +765,46 @@ def test_settings_of_access_control_go_together() -> None:
 
 
 @on_a(Machine)
-async def test_what_nobody_may_have_meant_is_told_at_the_start(machine: Machine) -> None:
-    told = []
-    for config in (replace(ON, super_users=""), ON, CONFIG):
+async def test_what_was_guarded_is_not_opened_by_a_setting_that_was_forgotten(
+    machine: Machine,
+) -> None:
+    machine.config = ON
+    async with machine.broker() as broker:
+        broker.lanes.controller.submit(AddRules((rule(READ_TOPIC),)))
+        await broker.lanes.controller.until_durable()
+    machine.device.kill()
+    machine.config = CONFIG
+    with pytest.raises(BaseExceptionGroup) as refused:
+        async with machine.broker():
+            pytest.fail("it serves")
+    (error,) = refused.value.exceptions
+    while isinstance(error, BaseExceptionGroup):
+        (error,) = error.exceptions
+    assert isinstance(error, ConfigError)
+    assert "everybody could do everything, although there are rules (1): say authorizer" in str(
+        error
+    )
+    machine.device.kill()
+    for config in (replace(CONFIG, authorizer_class_name=NO_AUTHORIZER), ON):
         machine.config = config
         async with machine.broker() as broker:
-            told.append(broker.access.warning())
-            if config is ON:
-                broker.lanes.controller.submit(AddRules((rule(READ_TOPIC),)))
-                await broker.lanes.controller.until_durable()
+            assert broker.access.is_on is (config is ON)
         machine.device.kill()
-    nobody, as_meant, everybody = told
-    assert nobody == "nobody may do anything: there are no rules, and super.users names nobody"
-    assert not as_meant
-    assert everybody.startswith("everybody may do everything, although there are rules (1): ")
+
+
+@on_a(Machine)
+async def test_a_list_that_lets_nobody_in_is_told_at_the_start(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(log, "warning", told.append)
+    for config, is_told in ((replace(ON, super_users=""), True), (ON, False)):
+        machine.config = config
+        async with machine.broker():
+            assert told == (
+                ["nobody may do anything: there are no rules, and super.users names nobody"]
+                if is_told
+                else []
+            )
+            told.clear()
+        machine.device.kill()

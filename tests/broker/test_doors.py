@@ -13,6 +13,7 @@ from semel.access.scram import Mechanism, credential
 from semel.access.users import Users
 from semel.broker.certificates import server_context
 from semel.broker.config import BrokerConfig
+from semel.broker.initial_users import initial_users
 from semel.broker.proxy_header import SIGNATURE
 from semel.broker.sign_in import REFUSAL
 from semel.client.connecting.sasl import exchange
@@ -120,6 +121,7 @@ def test_what_a_file_of_certificates_lacks_is_said(tmp_path: Path, authority: Au
 def test_a_proxy_says_for_whom_it_connects(tmp_path: Path) -> None:
     users = tmp_path / "users.toml"
     users.write_text('ana = "tulip"\n')
+    users.chmod(0o600)
     settings = (
         "listeners=SASL_PLAINTEXT://127.0.0.1:0",
         "proxy.protocol.from=127.0.0.0/8",
@@ -184,6 +186,7 @@ def test_a_token_signs_in_for_as_long_as_it_is_good(tmp_path: Path) -> None:
 def test_a_session_ends_unless_its_client_signs_in_again(tmp_path: Path) -> None:
     users = tmp_path / "users.toml"
     users.write_text('ana = "tulip"\n')
+    users.chmod(0o600)
     settings = (
         "listeners=SASL_PLAINTEXT://127.0.0.1:0",
         f"initial.users={users}",
@@ -198,3 +201,16 @@ def test_a_session_ends_unless_its_client_signs_in_again(tmp_path: Path) -> None
             while True:
                 client.call("metadata", 9, MetadataRequest(None))
         assert client.is_closed_by_broker
+
+
+def test_passwords_that_everybody_can_read_are_refused(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text('ana = "tulip"\n')
+    for mode in (0o644, 0o604, 0o602):
+        users.chmod(mode)
+        with pytest.raises(ConfigError, match=f"chmod 600 {users}") as refused:
+            initial_users(str(users))
+        assert "tulip" not in str(refused.value)
+    for mode in (0o600, 0o640, 0o400):
+        users.chmod(mode)
+        assert initial_users(str(users)) == {"ana": b"tulip"}

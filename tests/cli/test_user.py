@@ -73,7 +73,11 @@ def test_the_first_user_of_a_stopped_folder_signs_in_with_each_password_given(
         return "from a terminal"
 
     monkeypatch.setattr(getpass, "getpass", from_terminal)
-    assert run("user", "add", "filed", "--password-file", str(file), *in_folder)[0] == 0
+    mistyped = run("user", "add", "filed", "--password-file", str(file), *in_folder)
+    refusal = f"semel: {folder} is no data folder: there is no such folder; --new begins one there"
+    assert mistyped == (2, "", refusal + "\n")
+    assert not folder.exists()
+    assert run("user", "add", "filed", "--password-file", str(file), *in_folder, "--new")[0] == 0
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stdin", io.StringIO("from a pipe\n"))
         assert run("user", "add", "piped", "--password-file", "-", *in_folder)[0] == 0
@@ -123,6 +127,11 @@ def test_mistakes_are_told_and_make_nobody(
     assert "a password is needed: --password-file, SEMEL_USER_PASSWORD" in refused()
     assert refused("--password-file", str(empty)) == "semel: the password is empty\n"
     assert refused("--password-file", str(missing)).startswith(f"semel: {missing}: no such file")
+    assert refused("--new") == "semel: --new makes the folder of --data DIR, which is missing\n"
+    without = ("--password-file", str(empty.with_name("word")), "--data", str(tmp_path))
+    empty.with_name("word").write_text("tulip")
+    assert "it has neither format nor segments; --new begins one there" in refused(*without)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["empty", "word"]
     assert refused("--iterations", "4095") == "semel: --iterations: between 4096 and 16384\n"
     typed = iter(["tulip", "tulps"])
     monkeypatch.setattr(getpass, "getpass", lambda _: next(typed))

@@ -7,6 +7,7 @@ import pytest
 
 from semel.broker.access_control import STALE_S
 from semel.broker.setting import AUTHORIZER
+from semel.errors import ConfigError
 from support.access_table import codes, request
 from support.cluster_calls import ready
 from support.simulated_cluster import NotAnswered, SimulatedCluster, SimulatedNode, on_nodes
@@ -109,3 +110,24 @@ async def test_a_leader_that_slept_decides_nothing_by_its_old_list(
     except NotAnswered:
         await asyncio.sleep(FOLLOWED_S)
         assert await shown(leader) == {REFUSED}
+
+
+@on_nodes(1, settings=SETTINGS)
+async def test_a_node_that_is_told_of_no_rules_and_finds_some_does_not_stay(
+    cluster: SimulatedCluster,
+) -> None:
+    leader, _ = await ready(cluster)
+    cluster.settings = {}
+    early = cluster.start(2)
+    await asyncio.sleep(10 * FOLLOWED_S)
+    await add_rule(leader)
+    await asyncio.sleep(10 * FOLLOWED_S)
+    # While a cluster gets its access control, node by node, nobody has to go.
+    assert early.error is None
+    late = cluster.start(3)
+    await asyncio.sleep(10 * FOLLOWED_S)
+    error = late.error
+    while isinstance(error, BaseExceptionGroup):
+        (error,) = error.exceptions
+    assert isinstance(error, ConfigError)
+    assert "although there are rules (1): say authorizer.class.name=" in str(error)

@@ -43,6 +43,7 @@ METADATA = request_frame("metadata", 9, encoded("metadata", 9, MetadataRequest(N
 def broker(folder: Path, *settings: str) -> SecuredInThread:
     users = folder / "users.toml"
     users.write_text('ana = "tulip"\nbo = "rose"\n')
+    users.chmod(0o600)
     return SecuredInThread(folder, [LISTEN, f"initial.users={users}", *settings])
 
 

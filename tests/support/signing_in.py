@@ -29,6 +29,7 @@ def secured(
     authority = Authority(folder)
     users = folder / "users.toml"
     users.write_text("".join(f'"{name}" = "{word}"\n' for name, word in USERS.items()))
+    users.chmod(0o600)
     broker = Broker(
         workers=workers,
         settings={

@@ -12,10 +12,12 @@ from typing import Final
 from semel.access.access_list import AccessListView
 from semel.access.principal import Caller
 from semel.access.rights import UNRESTRICTED, AccessSettings, CallersRights, Rights
+from semel.broker import log
 from semel.broker.audit import Audit
 from semel.broker.config import BrokerConfig
 from semel.broker.led_lanes import LedLanes
-from semel.errors import AccessUnknown
+from semel.broker.setting import AUTHORIZER, NO_AUTHORIZER
+from semel.errors import AccessUnknown, ConfigError
 from semel.wire.rights import Right
 
 STALE_S: Final = 5.0
@@ -33,6 +35,8 @@ class AccessControl:
         lane 0; None where nobody else can lead that."""
         self.is_on: Final = config.has_access_control
         """Without it everybody may do everything, and it is asked for nothing."""
+        self._is_told_off = config.authorizer_class_name == NO_AUTHORIZER
+        self._is_checked = False
         self._lanes = lanes
         self._settings = AccessSettings(
             config.principals_of_super_users, config.allow_everyone_if_no_acl_found
@@ -55,22 +59,29 @@ class AccessControl:
             raise AccessUnknown(f"what is known of who may do what is {silent_s:.1f} s old")
         return access.access_list
 
-    def warning(self) -> str:
-        """What somebody may not have meant, once lane 0 is known; else empty."""
-        access = self._lanes.access
-        rule_count = 0 if access is None else len(access.access_list)
-        settings = self._settings
-        if rule_count and not self.is_on:
-            return (
-                f"everybody may do everything, although there are rules ({rule_count}): "
-                f"authorizer.class.name is not set"
+    def check(self) -> None:
+        """Lane 0 is known. Raises ConfigError if everybody could do everything, and nobody has
+        said so: whoever forgets a setting is not to open what was guarded."""
+        settings, rule_count = self._settings, self._rule_count
+        if rule_count and not self.is_on and not self._is_told_off:
+            raise ConfigError(
+                f"everybody could do everything, although there are rules ({rule_count}): say "
+                f"authorizer.class.name={AUTHORIZER}, or =none if they are to count for nothing"
             )
         if self.is_on and not (rule_count or settings.super_users or settings.allows_if_no_rule):
-            return "nobody may do anything: there are no rules, and super.users names nobody"
-        return ""
+            log.warning("nobody may do anything: there are no rules, and super.users names nobody")
+
+    @property
+    def _rule_count(self) -> int:
+        access = self._lanes.access
+        return 0 if access is None else len(access.access_list)
 
     def look(self) -> None:
-        """Something was heard of lane 0."""
+        """Something was heard of lane 0. Raises ConfigError the first time, as `check`: rules that
+        come while a cluster gets its access control, node by node, end nobody."""
+        if not self._is_checked and self._lanes.access is not None:
+            self._is_checked = True
+            self.check()
         self._has_heard.set()
         self._has_heard = asyncio.Event()
 

@@ -288,7 +288,8 @@ class BrokerConfig(ListenerSettings):
     group_max_size: int = setting(INT32_MAX, "Members of a group.", least=1, most=INT32_MAX)
     authorizer_class_name: str = setting(
         "",
-        f"Switches access control on: {AUTHORIZER}. Without it everybody may do everything.",
+        f"Switches access control on: {AUTHORIZER}. Without it everybody may do everything; where "
+        "there are rules that is to be said: none.",
         is_fixed=True,
         is_text=True,
     )
@@ -331,7 +332,7 @@ class BrokerConfig(ListenerSettings):
 
     @property
     def has_access_control(self) -> bool:
-        return bool(self.authorizer_class_name)
+        return self.authorizer_class_name == AUTHORIZER
 
     @property
     def principals_of_super_users(self) -> frozenset[Principal]:

@@ -126,10 +126,9 @@ class Leading:
         for lane in broker.lanes.led:
             await lane.start(broker.fail, broker.warn)
         if broker.lanes.leads_catalogue:
+            broker.access.check()
             # A crash may have come between the lanes.
             broker.topics.align(broker.lanes.controller)
-            if warning := broker.access.warning():
-                log.warning(warning)
         if broker.config.retention_enforce:
             for lane in broker.lanes.led:
                 lane.submit(EnforceRetention())

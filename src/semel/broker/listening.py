@@ -3,10 +3,8 @@ that end."""
 
 import asyncio
 import socket
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.access.scram import Mechanism, credential
@@ -14,13 +12,13 @@ from semel.broker import log
 from semel.broker.certificates import Certificates
 from semel.broker.door import Gate
 from semel.broker.endpoints import Address, Endpoint, written
+from semel.broker.initial_users import initial_users
 from semel.broker.listeners import OAUTHBEARER, Listener
 from semel.broker.reception import Reception
 from semel.broker.serving import BACKLOG, naming
 from semel.broker.sign_in import Desk
 from semel.cluster.channel import Connect, Reader, Writer, connect
 from semel.errors import (
-    ConfigError,
     JournalFull,
     NotController,
     NotLeaderOrFollower,
@@ -60,7 +58,7 @@ class Listening:
         self.listeners = listeners
         self._certificates: dict[str, Certificates] = {}
         self._gates: dict[str, Gate] = {}
-        self._users = dict(_users_of(config.initial_users))
+        self._users = dict(initial_users(config.initial_users))
         self._servers: list[asyncio.Server] = []
         self.addresses: list[Address] = []
         self._for_nodes = next(each.name for each in listeners if each.is_for_nodes)
@@ -167,20 +165,3 @@ class Listening:
             except RequestError as error:
                 log.error("a user of initial.users cannot be made", user=name, reason=str(error))
             del self._users[name]
-
-
-def _users_of(file: str) -> Mapping[str, bytes]:
-    """Raises ConfigError."""
-    if not file:
-        return {}
-    try:
-        found = tomllib.loads(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"initial.users: {file}: {(error.strerror or '').lower()}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        # What it says of the place might be a password.
-        raise ConfigError(f'initial.users: {file}: lines have to be NAME = "PASSWORD"') from None
-    for name, password in found.items():
-        if not isinstance(password, str) or not password or not name:
-            raise ConfigError(f"initial.users: {file}: the password of {name!r} is no text")
-    return {name: password.encode() for name, password in found.items()}

@@ -22,6 +22,7 @@ from semel.broker.assignment import Assignment, encoded
 from semel.broker.certificates import server_context
 from semel.broker.config import BrokerConfig
 from semel.broker.endpoints import Address, Endpoint, address, written
+from semel.broker.initial_users import initial_users
 from semel.broker.listeners import Listener, listeners_of, shown
 from semel.broker.options import ServeOptions, static_config
 from semel.broker.service_manager import ServiceManager
@@ -53,9 +54,10 @@ def serve_workers(options: ServeOptions) -> int:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(data_folder(options))
         listeners = listeners_of(config)
+        # What is wrong is said once and not by each worker, and before the folder gets their lanes.
+        initial_users(config.initial_users)
         for each in listeners:
             if each.protocol.has_tls:
-                # Said once and not by each worker, and before the folder gets their lanes.
                 server_context(each.config)
         once_free(lambda: stack.enter_context(held(folder)))
         once_free(lambda: add_lanes(folder, count))

@@ -13,6 +13,9 @@ from semel.store.prices import PriceList
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """Kafka's name for the way in which rules are read here."""
 
+NO_AUTHORIZER = "none"
+"""Said of a folder that holds rules, which are to count for nothing."""
+
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,30}")
@@ -125,8 +128,8 @@ def parse(field: "dataclasses.Field[Any]", value: object) -> object:
 
 def _parse_access(name: str, text: str) -> str:
     if name == "authorizer.class.name":
-        if text not in ("", AUTHORIZER):
-            raise ConfigError(f"{name}={text[:SHOWN_MAX]}: must be {AUTHORIZER}")
+        if text not in ("", AUTHORIZER, NO_AUTHORIZER):
+            raise ConfigError(f"{name}={text[:SHOWN_MAX]}: must be {AUTHORIZER}, or none")
         return text
     try:
         super_users(text)

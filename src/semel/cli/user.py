@@ -38,6 +38,12 @@ def add(
         Path | None,
         Parameter(help="The folder of a broker that has stopped: for the first user."),
     ] = None,
+    new: Annotated[
+        bool,
+        Parameter(
+            negative="", help="Make the folder of --data, if no broker has begun one there yet."
+        ),
+    ] = False,
     iterations: Annotated[
         int, Parameter(help="How much work a guess is; between 4096 and 16384.")
     ] = ITERATIONS,
@@ -47,6 +53,8 @@ def add(
 
     It is never an argument, which everybody on the machine could see.
     """
+    if new and data is None:
+        raise ConfigError("--new makes the folder of --data DIR, which is missing")
     if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
         raise ConfigError(f"--iterations: between {ITERATIONS_MIN} and {ITERATIONS_MAX}")
     password = _password(password_file, name)
@@ -54,7 +62,7 @@ def add(
         # A broker is needed by this alone.
         from semel.broker.first_users import add_user
 
-        add_user(data, name, password, iterations)
+        add_user(data, name, password, iterations, is_new=new)
     else:
 
         async def work(cluster: Cluster) -> None:
