@@ -679,6 +679,92 @@ async def test_a_right_that_goes_while_the_disk_is_read_is_gone(
         assert data_of(await fetching(broker, as_(broker), 0)) == (29, b"")
 
 
+def joining(broker: Broker, peer: Peer) -> "asyncio.Task[Any]":
+    asked = request(
+        "join_group",
+        group_id=GROUP,
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        protocol_type="consumer",
+        protocols=[{"name": "range", "metadata": b"mine"}],
+    )
+    return asyncio.create_task(call(broker, "join_group", 3, asked, peer))
+
+
+def syncing(broker: Broker, peer: Peer, joined: Any, told: bytes = b"") -> "asyncio.Task[Any]":
+    member_ids = [each.member_id for each in joined.members]
+    asked = request(
+        "sync_group",
+        group_id=GROUP,
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        assignments=[{"member_id": each, "assignment": told} for each in member_ids],
+    )
+    return asyncio.create_task(call(broker, "sync_group", 3, asked, peer))
+
+
+GROUPS_THAT_WAIT = replace(ON, group_initial_rebalance_delay_ms=3_000)
+
+
+@on_a(Machine, GROUPS_THAT_WAIT)
+async def test_a_member_that_waits_is_asked_for_its_right_again_when_it_is_answered(
+    machine: Machine,
+) -> None:
+    async with machine.broker() as broker:
+        say(broker, [rule(READ_GROUP)])
+        lonely = joining(broker, as_(broker))
+        await elapse(1.0)
+        take_back(broker, [rule(READ_GROUP)])
+        refused = await lonely
+        assert (refused.error_code, refused.members, refused.member_id) == (30, [], "")
+
+
+@on_a(Machine, GROUPS_THAT_WAIT)
+async def test_a_member_that_may_not_any_more_hears_of_no_assignment(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        say(broker, [rule(READ_GROUP)])
+        leader, ann = as_(broker, ROOT), as_(broker)
+        ann.number = 2
+        first = joining(broker, leader)
+        await elapse(1.0)
+        second = joining(broker, ann)
+        led, followed = await first, await second
+        assert (led.error_code, followed.error_code, len(led.members)) == (0, 0, 2)
+        waiting = syncing(broker, ann, followed)
+        await elapse(1.0)
+        take_back(broker, [rule(READ_GROUP)])
+        assert (await syncing(broker, leader, led, b"all of it")).assignment == b"all of it"
+        refused = await waiting
+        assert (refused.error_code, refused.assignment) == (30, b"")
+
+
+@on_a(Guarded)
+async def test_a_search_that_waits_for_the_disk_is_asked_for_its_right_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        lane = broker.lanes.controller
+        for module, version, right, refusal, searched in (
+            ("list_offsets", 7, DESCRIBE_TOPIC, 29, "youngest"),
+            ("describe_log_dirs", 3, DESCRIBE_CLUSTER, 31, "bytes_of"),
+        ):
+            say(broker, [rule(right)])
+            found = getattr(lane.log, searched)
+
+            async def found_late(
+                *asked: Any, found: Any = found, right: Right = right, **named: Any
+            ) -> Any:
+                take_back(broker, [rule(right)])
+                return await found(*asked, **named)
+
+            monkeypatch.setattr(type(lane.log), searched, staticmethod(found_late))
+            youngest = {"name": TOPIC, "partitions": [{"partition_index": 0, "timestamp": -3}]}
+            fields = {"topics": [youngest]} if module == "list_offsets" else {}
+            response = await call(broker, module, version, request(module, **fields), as_(broker))
+            assert {*codes(response)} == {refusal}
+
+
 @on_a(Guarded)
 async def test_each_request_of_a_transaction_needs_its_right(machine: Machine) -> None:
     async with machine.broker() as broker:

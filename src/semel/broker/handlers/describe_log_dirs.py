@@ -33,7 +33,7 @@ async def describe_log_dirs(
     broker: "Broker", request: DescribeLogDirsRequest, call: Call
 ) -> Answer:
     if not call.may(DESCRIBE_CLUSTER):
-        return Answer(DescribeLogDirsResponse(error_code=ClusterAuthorizationFailed.code))
+        return _refusal()
     topics = []
     count = 0
     # What is led elsewhere lies elsewhere.
@@ -50,9 +50,16 @@ async def describe_log_dirs(
                 here.append(described)
         if here:
             topics.append(DescribeLogDirsTopic(name, here))
+    # It may have been taken from the client meanwhile.
+    if not call.may(DESCRIBE_CLUSTER):
+        return _refusal()
     total, usable = broker.disk_bytes()
     result = DescribeLogDirsResult(0, broker.data_folder, topics, total, usable)
     return Answer(DescribeLogDirsResponse(results=[result]))
+
+
+def _refusal() -> Answer:
+    return Answer(DescribeLogDirsResponse(error_code=ClusterAuthorizationFailed.code))
 
 
 def _wanted(

@@ -45,7 +45,7 @@ def join_group(broker: "Broker", request: JoinGroupRequest, call: Call) -> Handl
         can_skip_assignment=call.version >= 9,
     )
     if not call.may(READ_GROUP, request.group_id):
-        return Answer(_response(JoinReply(GroupAuthorizationFailed.code, NOBODY), call))
+        return _refusal(call)
     try:
         replied = broker.coordinators.of_group(request.group_id).waiting_room.join(
             command, call.peer.number
@@ -54,10 +54,15 @@ def join_group(broker: "Broker", request: JoinGroupRequest, call: Call) -> Handl
         return Answer(_response(JoinReply(error.code, command.member_id), call))
     if isinstance(replied, Replied):
         return Answer(_response(replied.reply, call), [replied.mark])
-    return _wait(replied, command.member_id, call)
+    return _wait(replied, command, call)
 
 
-async def _wait(future: "asyncio.Future[Replied]", member_id: MemberId, call: Call) -> Answer:
+def _refusal(call: Call) -> Answer:
+    return Answer(_response(JoinReply(GroupAuthorizationFailed.code, NOBODY), call))
+
+
+async def _wait(future: "asyncio.Future[Replied]", command: Join, call: Call) -> Answer:
+    member_id = command.member_id
     try:
         replied = await future
     except NotCoordinator as error:
@@ -65,6 +70,9 @@ async def _wait(future: "asyncio.Future[Replied]", member_id: MemberId, call: Ca
         return Answer(_response(JoinReply(error.code, member_id), call), NO_MARKS)
     except RequestError as error:
         return Answer(_response(JoinReply(error.code, member_id), call))
+    # It may have been taken from the client meanwhile, who would hear of all members.
+    if not call.may(READ_GROUP, command.group_id):
+        return _refusal(call)
     return Answer(_response(replied.reply, call), [replied.mark])
 
 

@@ -129,6 +129,8 @@ class _Searches:
             else:
                 found = await lane.log.find_time(partition, timestamp_ms, bound)
             lane.check_leads()
+            # It may have been taken from the client while this was searched.
+            self._call.require(DESCRIBE_TOPIC, topic)
         except RequestError as refusal:
             return ListOffsetsPartitionResponse(wanted.partition_index, refusal.code)
         except (CorruptJournal, CorruptMessage, OSError) as error:

@@ -34,17 +34,21 @@ def sync_group(broker: "Broker", request: SyncGroupRequest, call: Call) -> Handl
         ),
     )
     if not call.may(READ_GROUP, request.group_id):
-        return Answer(_response(SyncReply(GroupAuthorizationFailed.code)))
+        return _refusal()
     try:
         replied = broker.coordinators.of_group(request.group_id).waiting_room.ask(command)
     except RequestError as error:
         return Answer(_response(SyncReply(error.code)))
     if isinstance(replied, Replied):
         return Answer(_response(replied.reply), [replied.mark])
-    return _wait(replied)
+    return _wait(replied, command, call)
 
 
-async def _wait(future: "asyncio.Future[Replied]") -> Answer:
+def _refusal() -> Answer:
+    return Answer(_response(SyncReply(GroupAuthorizationFailed.code)))
+
+
+async def _wait(future: "asyncio.Future[Replied]", command: Sync, call: Call) -> Answer:
     try:
         replied = await future
     except NotCoordinator as error:
@@ -52,6 +56,9 @@ async def _wait(future: "asyncio.Future[Replied]") -> Answer:
         return Answer(_response(SyncReply(error.code)), NO_MARKS)
     except RequestError as error:
         return Answer(_response(SyncReply(error.code)))
+    # It may have been taken from the client meanwhile.
+    if not call.may(READ_GROUP, command.group_id):
+        return _refusal()
     return Answer(_response(replied.reply), [replied.mark])
 
 
