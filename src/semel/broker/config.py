@@ -87,7 +87,6 @@ class BrokerConfig(ListenerSettings):
         "Bytes of unread replies of all connections together above which fetches get one batch.",
         least=2**20,
     )
-    max_connections: int = setting(10_000, "More are closed at once.", least=1)
     quota_window_num: int = setting(
         11,
         "Windows of time in which it is counted what clients with quotas use.",
@@ -377,6 +376,10 @@ class BrokerConfig(ListenerSettings):
             field: value for of, field, value in self.by_listener if of == name.lower()
         }
         return dataclasses.replace(self, **of_it) if of_it else self
+
+    def of_listeners(self, field: str) -> dict[str, Any]:
+        """What was set of this for one listener alone, by their names in small letters."""
+        return {name: value for name, each, value in self.by_listener if each == field}
 
     def shown(self) -> dict[str, str]:
         """Every setting by its Kafka name, as DescribeConfigs shows it."""

@@ -169,6 +169,8 @@ class Connection(asyncio.BufferedProtocol):
         """When something last came: while requests wait, when the last of them did."""
         self._has_put_off = False
         self.number = 0
+        self.is_counted = False
+        """Among those that there may be so many of."""
         self.caller = Caller()
         self.rights: Rights = NOTHING
         """Until it is known whose they are."""

@@ -120,6 +120,9 @@ class Door(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._host = written(peer[0]) if peer else ""
+        if not self._gate.desk.server.lets_come(self._gate.listener.name):
+            self._end("too many are connected at this listener, or come at once")
+            return
         is_proxy = self._gate.is_proxy(self._host)
         # What a proxy brings is counted for whom it brings.
         visit = self._gate.reception.arrived("" if is_proxy else self._host, self._end)

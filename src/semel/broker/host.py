@@ -33,6 +33,7 @@ class BrokerHost:
         """Where other nodes are answered; None if there are none."""
         self._listener_of_nodes: str | None = None
         """At which they call; None if there is but one."""
+        self._has_other_listeners = False
         self._heard_all_s = -math.inf
         """When it was last certain to lead lane 0, or had heard all that was said there."""
 
@@ -109,12 +110,17 @@ class BrokerHost:
 
     # Other nodes
 
-    def hear_nodes_at(self, listener: str) -> None:
-        """Other nodes are answered there alone."""
+    def hear_nodes_at(self, listener: str, *, has_others: bool) -> None:
+        """Other nodes are answered there alone; clients come there as well if there are no other
+        listeners."""
         self._listener_of_nodes = listener
+        self._has_other_listeners = has_others
 
     def hears_nodes(self, listener: str) -> bool:
         return self._listener_of_nodes in (None, listener)
+
+    def is_of_nodes_alone(self, listener: str) -> bool:
+        return self._has_other_listeners and listener == self._listener_of_nodes
 
     def reach_others(self, key: KnownKey, connect: Connect) -> None:
         """For lanes that have something to say to each other."""

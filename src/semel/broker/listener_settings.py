@@ -197,6 +197,21 @@ class ListenerSettings:
         is_fixed=True,
         is_text=True,
     )
+    max_connections: int = setting(
+        10_000,
+        "Connections; more are closed at once. Behind `listener.name.NAME.`, those of a listener. "
+        "Nodes with a listener of their own come in nevertheless, and a silent client goes.",
+        least=1,
+        is_limit=True,
+    )
+    max_connection_creation_rate: int = setting(
+        INT32_MAX,
+        "New connections each second; more are closed at once. Behind `listener.name.NAME.`, those "
+        "of a listener.",
+        least=1,
+        most=INT32_MAX,
+        is_limit=True,
+    )
     max_connections_per_ip: int = setting(
         INT32_MAX, "Connections of one address; more are closed at once.", least=1, most=INT32_MAX
     )

@@ -60,7 +60,7 @@ class Member:
                     f"{each.host} is no address at which others find this node: name one with {by}"
                 )
         (own,) = (each for each in told if each.name == for_nodes)
-        self.broker.host.hear_nodes_at(for_nodes)
+        self.broker.host.hear_nodes_at(for_nodes, has_others=len(told) > 1)
         return Node(
             self._store,
             self._cluster,

@@ -4,16 +4,15 @@ Replies of one connection that become ready together leave in one write.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.access.origin import counted_as
 from semel.access.principal import Caller
 from semel.access.rights import Rights
 from semel.broker import log
 from semel.broker.answer import Answer, Call
 from semel.broker.connection import Connection, Reply
+from semel.broker.connection_limits import ConnectionLimits
 from semel.broker.dispatch import Handler, Reader, encode_in_steps, read_request, with_head
 from semel.broker.inbox import SCRATCH_SIZE
 from semel.broker.metering import MeteredRequest
@@ -53,7 +52,7 @@ class Server:
         self._connections: dict[Connection, None] = {}
         """In the order in which they were accepted, in which they are also ended: a simulated run
         is to be the same each time."""
-        self._by_host: Counter[str] = Counter()
+        self.limits = ConnectionLimits(broker)
         self._is_closed = False
         self.full_read_count = 0
         """Reads that may have left something behind."""
@@ -87,24 +86,39 @@ class Server:
         metrics.connections_accepted += 1
         if self._is_closed:
             return False
-        host, config = connection.caller.host, self._broker.config
-        origin = counted_as(host)
-        self._by_host[origin] += 1
-        is_let_in = (
-            len(self._connections) <= config.max_connections
-            and self._by_host[origin] <= config.max_connections_per_ip
-            # Who has come through a gate was counted there, before a handshake.
-            and (connection.has_entrance or self._broker.metering.lets_in(host))
+        caller = connection.caller
+        # Who has come through a gate was counted there, before a handshake.
+        may_come = connection.has_entrance or (
+            self.lets_come(caller.listener) and self._broker.metering.lets_in(caller.host)
         )
-        metrics.connections_refused += not is_let_in
-        return is_let_in
+        connection.is_counted = may_come and self.limits.entered(caller)
+        metrics.connections_refused += not connection.is_counted
+        if connection.is_counted and self.limits.is_exceeded:
+            self._make_room()
+        return connection.is_counted
+
+    def lets_come(self, listener: str) -> bool:
+        """Whether one more may connect there now."""
+        return self.limits.lets_come(listener, int(self.loop.time() * 1000))
+
+    def _make_room(self) -> None:
+        """For a node: the client goes that was silent for the longest."""
+        clients = [
+            each
+            for each in self._connections
+            if each.is_counted
+            and not each.is_closing
+            and not self.limits.is_of_nodes(each.caller.listener)
+        ]
+        if clients:
+            silent = min(clients, key=lambda each: each.active_at)
+            self._closings.note(silent.client_host, "a node needs its room", self.loop.time())
+            silent.abort()
 
     def disconnected(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
-        origin = counted_as(connection.caller.host)
-        self._by_host[origin] -= 1
-        if self._by_host[origin] <= 0:
-            del self._by_host[origin]
+        if connection.is_counted:
+            self.limits.left(connection.caller)
         self._broker.late_requests.closed(connection.number)
         for lane in self._broker.lanes.led:
             lane.waiting_room.disconnected(connection.number)

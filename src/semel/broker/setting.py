@@ -40,9 +40,11 @@ def setting(
     one_of: tuple[str, ...] = (),
     is_text: bool = False,
     of_listeners: bool = False,
+    is_limit: bool = False,
 ) -> Any:
     """A fixed one holds as long as the broker runs; all others count as soon as they are set. One
-    of listeners may be another for each, behind `listener.name.NAME.`."""
+    of listeners may be another for each, behind `listener.name.NAME.`, and is fixed. A limit may be
+    set for each listener, besides that for all."""
     metadata = {
         "about": about,
         "least": least,
@@ -50,7 +52,7 @@ def setting(
         "is_fixed": is_fixed or of_listeners,
         "one_of": one_of,
         "is_text": is_text or bool(one_of) or isinstance(default, Secret),
-        "of_listeners": of_listeners,
+        "of_listeners": of_listeners or is_limit,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
