@@ -18,6 +18,7 @@ SEED ?=
 TAKEOVERS ?= 200
 PYTHONS ?=
 UPGRADE ?=
+QUICK ?=
 
 .PHONY: help demo demo-cluster test test-compiled fuzz knock chaos chaos-cluster peers check format bench bench-peers sim messages docs pages release lock clean
 
@@ -108,8 +109,9 @@ sim: $(READY)  ## Simulate SEEDS=n runs with crashes and power losses
 bench: $(COMPILED)/.ready  ## Measure, as ratios within one run; results in bench/results
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m bench
 
-bench-peers: $(READY)  ## Measure pipelines beside Spark's own Kafka connector, from Maven Central
-	$(BIN)/python -m bench --peers
+bench-peers: $(COMPILED)/.ready  ## Beside Apache Kafka and Spark's connector, from Maven Central; writes docs/beside-kafka.md
+	$(BIN)/python -m bench.beside_kafka $(QUICK:%=--quick)
+	$(BIN)/python -m bench --peers $(QUICK:%=--quick)
 
 release: $(READY)  ## Make and try sdist, wheels (compiled for PYTHONS="…" too), hashes and an SBOM in build/release
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-release.lock

@@ -92,7 +92,7 @@ def transaction_overhead(plan: Plan) -> Iterator[Figure]:
     with durable_broker(num_partitions=64) as broker:
         load.wait_for_topic(broker.port, TOPIC)
         client = TransactionalClient(broker.port, "overhead")
-        floor = {"bare_round_trip_ms": _round_trip_ms(broker), "bare_sync_ms": _sync_ms()}
+        floor = {"bare_round_trip_ms": _round_trip_ms(broker), "bare_sync_ms": sync_ms()}
         for count in PARTITION_COUNTS:
             plain, whole, commit = [], [], []
             for _ in range(rounds):
@@ -256,7 +256,7 @@ def _round_trip_ms(broker: Broker) -> float:
     return statistics.median(done.latencies_ms)
 
 
-def _sync_ms() -> float:
+def sync_ms() -> float:
     """Append 1 KB to a preallocated file and fdatasync it."""
     with tempfile.NamedTemporaryFile() as file:
         number = file.fileno()

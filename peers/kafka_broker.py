@@ -6,10 +6,10 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from peers.registry import ROOT, jars
 
@@ -23,11 +23,24 @@ _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class Kafka:
-    """Has `bootstrap_servers`, as `semel.testing.Broker` has."""
+    """Has `bootstrap_servers` as `semel.testing.Broker` has; can be killed and started again."""
+
+    JAVA_OPTIONS: ClassVar[Sequence[str]] = ("-Xmx512m",)
+    SETTINGS: ClassVar[Mapping[str, object]] = {
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.num.partitions": 4,
+        "group.initial.rebalance.delay.ms": 0,
+        # Tests kill members, and wait until they are missed.
+        "group.min.session.timeout.ms": 500,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+        # Tests write records of 1970.
+        "log.retention.ms": -1,
+    }
+    """What tests need; others change both."""
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
         self._more_settings = settings or {}
-        self._jars = jars(ROOT / "peers" / "kafka")
+        self.jars = jars(ROOT / "peers" / "kafka")
         self._folder = Path(tempfile.mkdtemp(prefix="semel-peers-kafka-"))
         self.port, self._controller_port = _free_ports()
         self._process: subprocess.Popen[bytes] | None = None
@@ -36,20 +49,42 @@ class Kafka:
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def process_id(self) -> int:
+        assert self._process is not None, "Kafka is not running"
+        return self._process.pid
+
     def __enter__(self) -> Self:
-        file = self._folder / "server.properties"
-        file.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
-        tool = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(file)]
-        subprocess.run(self._java(*tool), check=True, capture_output=True)
-        with (self._folder / "out").open("wb") as out:
-            command = self._java("kafka.Kafka", str(file))
-            self._process = subprocess.Popen(command, stdout=out, stderr=out)
         try:
-            asyncio.run(self._answering())
+            self.format()
+            self.launch()
+            self.await_ready()
         except BaseException:
-            self._stop()
+            self.close()
             raise
         return self
+
+    def format(self) -> None:
+        """Its folder, once, before it is started."""
+        text = "".join(f"{key}={value}\n" for key, value in self._settings().items())
+        self._properties.write_text(text)
+        tool = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", self._properties]
+        subprocess.run(self._java(*map(str, tool)), check=True, capture_output=True)
+
+    def launch(self) -> None:
+        """Begin to start it; `await_ready` may follow."""
+        with (self._folder / "out").open("wb") as out:
+            command = self._java("kafka.Kafka", str(self._properties))
+            self._process = subprocess.Popen(command, stdout=out, stderr=out)
+
+    def await_ready(self) -> None:
+        asyncio.run(self._answering())
+
+    def kill(self) -> None:
+        """End it as `kill -9` does, at whatever it is doing."""
+        assert self._process is not None, "Kafka is not running"
+        self._process.kill()
+        self._process.wait()
 
     def __exit__(
         self,
@@ -57,19 +92,23 @@ class Kafka:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop()
+        self.close()
 
-    def _stop(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_STOP_S_MAX)
-        self._process.kill()
-        self._process.wait()
+    def close(self) -> None:
+        """End it if it runs, and remove its folder."""
+        if self._process is not None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_S_MAX)
+            self.kill()
         shutil.rmtree(self._folder)
 
+    @property
+    def _properties(self) -> Path:
+        return self._folder / "server.properties"
+
     def _java(self, *arguments: str) -> list[str]:
-        return ["java", "-Xmx512m", "-cp", f"{self._jars}/*", *arguments]
+        return ["java", *self.JAVA_OPTIONS, "-cp", f"{self.jars}/*", *arguments]
 
     def _settings(self) -> Mapping[str, object]:
         listener = f"PLAINTEXT://127.0.0.1:{self.port}"
@@ -83,16 +122,9 @@ class Kafka:
             "advertised.listeners": listener,
             "log.dirs": self._folder / "data",
             "offsets.topic.replication.factor": 1,
-            "offsets.topic.num.partitions": 4,
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
-            "transaction.state.log.num.partitions": 4,
-            "group.initial.rebalance.delay.ms": 0,
-            # Tests kill members, and wait until they are missed.
-            "group.min.session.timeout.ms": 500,
-            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
-            # Tests write records of 1970.
-            "log.retention.ms": -1,
+            **self.SETTINGS,
             **self._more_settings,
         }
 

@@ -47,7 +47,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "workers.md",
         "cluster.md",
     ),
-    "Reference": ("settings.md", "command-line.md", "compatibility.md"),
+    "Reference": ("settings.md", "command-line.md", "compatibility.md", "beside-kafka.md"),
     "How it works": ("guarantees.md", "architecture.md", "changes.md", "reporting.md"),
 }
 """Those that there are. Others come under Operations, or Decisions, behind these."""

@@ -1,0 +1,1 @@
+"""Semel beside Apache Kafka: same machine, same clients, in turns."""
