@@ -2,24 +2,39 @@
 
 from typing import Any
 
-from semel.broker.answer import Answer, Call, Handled
+from semel.broker.answer import NOT_ASKED_FOR, Answer, Call, Handled
 from semel.broker.dispatch import encode_in_steps
+from semel.broker.handlers.describe_log_dirs import PARTITIONS_AT_ONCE as DIRS_AT_ONCE
+from semel.broker.handlers.describe_log_dirs import describe_log_dirs
+from semel.broker.handlers.describe_producers import PRODUCERS_AT_ONCE, describe_producers
+from semel.broker.handlers.describe_topic_partitions import (
+    PARTITION_COUNT_MAX,
+    describe_topic_partitions,
+)
+from semel.broker.handlers.describe_topic_partitions import TOPICS_AT_ONCE as TOPICS_PAGED_AT_ONCE
+from semel.broker.handlers.list_config_resources import TOPICS_AT_ONCE as TOPICS_LISTED_AT_ONCE
+from semel.broker.handlers.list_config_resources import list_config_resources
 from semel.broker.handlers.list_groups import GROUPS_AT_ONCE, list_groups
 from semel.broker.handlers.list_transactions import IDS_AT_ONCE, list_transactions
-from semel.broker.handlers.metadata import PARTITIONS_AT_ONCE, metadata
+from semel.broker.handlers.metadata import PARTITIONS_AT_ONCE, PARTITIONS_PER_TOPIC, metadata
 from semel.groups.commands import NO_MEMBER_ID, CommitOffsets, OffsetToCommit
 from semel.lane.group_commands import AskGroups
 from semel.lane.topics import CreateTopic
 from semel.lane.transactions import Transact
+from semel.log.producers import Producer
 from semel.transactions.commands import InitProducer
-from semel.types import GroupId, TransactionalId
+from semel.types import GroupId, Offset, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from semel.wire.apis import BY_KEY, Api
 from semel.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from semel.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from semel.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
+from semel.wire.messages.list_config_resources import ListConfigResourcesRequest
 from semel.wire.messages.list_groups import ListGroupsRequest
 from semel.wire.messages.list_transactions import ListTransactionsRequest
 from semel.wire.messages.metadata import (
@@ -31,6 +46,8 @@ from semel.wire.messages.metadata import (
 )
 from semel.wire.primitives import PIECES_AT_ONCE
 from support.handled import CONFIG, Machine, Peer, call, on_a
+from support.inside import partitions_of, state_of
+from support.work import work_of
 
 METADATA = BY_KEY[3]
 DESCRIBE_LOG_DIRS = BY_KEY[35]
@@ -129,3 +146,80 @@ async def test_lists_of_all_groups_and_transactions_let_others_go_on(machine: Ma
         assert steps == 3
         ids = [each.transactional_id for each in listed.transaction_states]
         assert ids == [f"tx{number}" for number in range(id_count)]
+
+
+@on_a(Machine, CONFIG)
+async def test_lists_of_all_topics_let_others_go_on(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        count = 3 * TOPICS_LISTED_AT_ONCE + 1
+        names = sorted(f"t{number}" for number in range(count))
+        for name in reversed(names):
+            broker.topics.create(CreateTopic(name, 1, {}))
+        asked = Call(METADATA, METADATA.version_max, 1, None, Peer())
+        for tells in (False, True):
+            request = MetadataRequest(None, include_topic_authorized_operations=tells)
+            steps, described = steps_of(metadata(broker, request, asked))
+            assert steps >= count * PARTITIONS_PER_TOPIC // PARTITIONS_AT_ONCE
+            assert [each.name for each in described.topics] == names
+            told = {each.topic_authorized_operations == NOT_ASKED_FOR for each in described.topics}
+            assert told == {not tells}
+        asked = Call(BY_KEY[74], 1, 1, None, Peer())
+        steps, listed = steps_of(
+            list_config_resources(broker, ListConfigResourcesRequest([2]), asked)
+        )
+        assert steps == 3
+        assert [each.resource_name for each in listed.config_resources] == names
+        steps, sizes = steps_of(
+            describe_log_dirs(
+                broker, DescribeLogDirsRequest(None), Call(DESCRIBE_LOG_DIRS, 5, 1, None, Peer())
+            )
+        )
+        assert steps >= count // DIRS_AT_ONCE
+        assert [each.name for each in sizes.results[0].topics] == names
+
+
+@on_a(Machine, CONFIG)
+async def test_a_page_of_topics_is_as_much_work_wherever_it_begins(machine: Machine) -> None:
+    """Also for who may see few of them, in steps."""
+    async with machine.broker() as broker:
+        count = 5 * TOPICS_PAGED_AT_ONCE
+        names = sorted(f"t{number}" for number in range(count))
+        for name in names:
+            broker.topics.create(CreateTopic(name, 1, {}))
+        asked = Call(BY_KEY[75], 0, 1, None, Peer())
+
+        def page(first: str) -> tuple[int, Any]:
+            request = DescribeTopicPartitionsRequest([], 3, Cursor(first, 0))
+            return steps_of(describe_topic_partitions(broker, request, asked))
+
+        steps, described = page(names[-2])
+        assert (steps, described.next_cursor) == (0, None)
+        assert [each.name for each in described.topics] == names[-2:]
+        steps, described = page(names[0])
+        assert steps == PARTITION_COUNT_MAX // TOPICS_PAGED_AT_ONCE
+        assert [each.name for each in described.topics] == names[:3]
+        assert described.next_cursor == Cursor(names[3], 0)
+
+
+@on_a(Machine, CONFIG)
+async def test_very_many_producers_are_described_in_steps(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        broker.topics.create(CreateTopic("t", 1, {}))
+        (partition,) = partitions_of(state_of(broker), "t")
+        count = 4 * PRODUCERS_AT_ONCE + 1
+        for number in range(count):
+            partition.producers[number] = Producer(ProducerEpoch(7), 0)
+        request = DescribeProducersRequest([TopicRequest("t", [0])])
+        asked = Call(BY_KEY[61], 0, 1, None, Peer())
+        steps, described = steps_of(describe_producers(broker, request, asked))
+        assert steps == 4
+        (told,) = described.topics[0].partitions
+        assert [each.producer_id for each in told.active_producers] == [*range(count)]
+        view = broker.lanes.controller.view
+        assert view.open_in(TopicPartition("t", 0), ProducerId(3)) is None
+        partition.transactions.wrote(ProducerId(3), Offset(5))
+        few = work_of(lambda: view.open_in(TopicPartition("t", 0), ProducerId(3)))
+        open_since = view.open_in(TopicPartition("t", 0), ProducerId(3))
+        assert open_since is not None
+        assert (open_since.producer_epoch, open_since.transaction_start_offset) == (7, 5)
+        assert few.lines < PRODUCERS_AT_ONCE

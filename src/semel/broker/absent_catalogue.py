@@ -17,6 +17,9 @@ class AbsentCatalogue:
     def __iter__(self) -> Iterator[TopicView]:
         self._refuse()
 
+    def walk(self, first: str = "") -> Iterator[TopicView]:
+        self._refuse()
+
     def __contains__(self, name: str) -> bool:
         self._refuse()
 

@@ -9,6 +9,7 @@ from typing import Final, assert_never
 
 from semel.errors import InvalidConfig, InvalidPartitions, UnknownTopicOrPartition
 from semel.lane import facts
+from semel.lane.sorted_names import SortedNames
 from semel.types import INTERNAL_TOPICS
 
 PARTITION_COUNT_MAX: Final = 100_000
@@ -89,6 +90,7 @@ class Catalogue:
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self._names = SortedNames()
         self.on_change: Callable[[str], object] | None = None
         """Told of the topic that a fact is about, by its name."""
 
@@ -97,6 +99,13 @@ class Catalogue:
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
+
+    def walk(self, first: str = "") -> Iterator[Topic]:
+        """In the order of their names, from this one on; others may come and go meanwhile."""
+        for name in self._names.walk(first):
+            topic = self._by_name.get(name)
+            if topic is not None:
+                yield topic
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
@@ -118,6 +127,8 @@ class Catalogue:
         return topic is not None and 0 <= index < topic.partition_count
 
     def add(self, topic: Topic) -> None:
+        if topic.name not in self._by_name:
+            self._names.add(topic.name)
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
 
@@ -126,6 +137,7 @@ class Catalogue:
         topic = self._by_name.pop(name, None)
         if topic is not None:
             del self._by_id[topic.topic_id]
+            self._names.remove(name)
 
     def apply(self, fact: CatalogueFact) -> None:
         match fact:

@@ -36,6 +36,9 @@ class ToldCatalogue:
     def __iter__(self) -> Iterator[TopicView]:
         return iter(self._topics)
 
+    def walk(self, first: str = "") -> Iterator[TopicView]:
+        return self._topics.walk(first)
+
     def __contains__(self, name: str) -> bool:
         return name in self._topics
 

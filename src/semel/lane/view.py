@@ -17,7 +17,8 @@ from semel.lane.lanes import LanesView
 from semel.lane.leader import Listeners, NodeAddress
 from semel.lane.nodes import standing_by
 from semel.lane.state import LaneState
-from semel.log.partition import TermStart, check_leader_epoch
+from semel.log.partition import Partition, TermStart, check_leader_epoch
+from semel.log.producers import Producer
 from semel.transactions.key import TransactionKey, Turn
 from semel.transactions.transaction import Status, Transaction
 from semel.types import (
@@ -65,6 +66,9 @@ class CatalogueView(Protocol):
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[TopicView]: ...
+
+    def walk(self, first: str = "") -> Iterator[TopicView]:
+        """In the order of their names, from this one on; others may come and go meanwhile."""
 
     def __contains__(self, name: str) -> bool: ...
 
@@ -218,24 +222,30 @@ class LaneView:
         """None if nothing can have been written to it. Of one that lies here."""
         return self._made.get(topic, {}).get(index)
 
-    def producers(self, topic: str, index: int) -> list[ActiveProducer]:
+    def producers(self, topic: str, index: int) -> Iterator[ActiveProducer]:
+        """As they are when the first is asked for, however long the reader takes."""
+        partition = self._hosted(topic, index)
+        known = partition.producers.copy()
+        return (self._active(partition, ProducerId(each), known[each]) for each in known)
+
+    def _hosted(self, topic: str, index: int) -> Partition:
         partition = self._state.partition(topic, index)
         if partition is None:
             raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+        return partition
+
+    def _active(
+        self, partition: Partition, producer_id: ProducerId, producer: Producer
+    ) -> ActiveProducer:
         ahead_ms = self._clock.wall_ms() - self._clock.now_ms()
-        found = []
-        for producer_id, producer in partition.producers.items():
-            first_offset = partition.transactions.first_offset(ProducerId(producer_id))
-            found.append(
-                ActiveProducer(
-                    ProducerId(producer_id),
-                    producer.epoch,
-                    producer.taken[-1].last_sequence if producer.taken else -1,
-                    producer.active_at_ms + ahead_ms,
-                    -1 if first_offset is None else first_offset,
-                )
-            )
-        return found
+        first_offset = partition.transactions.first_offset(producer_id)
+        return ActiveProducer(
+            producer_id,
+            producer.epoch,
+            producer.taken[-1].last_sequence if producer.taken else -1,
+            producer.active_at_ms + ahead_ms,
+            -1 if first_offset is None else first_offset,
+        )
 
     def hosts(self, topic: str) -> bool:
         return topic in self._state.partition_counts
@@ -260,10 +270,11 @@ class LaneView:
 
     def open_in(self, partition: TopicPartition, producer_id: ProducerId) -> ActiveProducer | None:
         """What this producer has open in a partition."""
-        for producer in self.producers(*partition):
-            if producer.producer_id == producer_id and producer.transaction_start_offset >= 0:
-                return producer
-        return None
+        hosted = self._hosted(*partition)
+        producer = hosted.producers.get(producer_id)
+        if producer is None or hosted.transactions.first_offset(producer_id) is None:
+            return None
+        return self._active(hosted, producer_id, producer)
 
     # Transactions
 

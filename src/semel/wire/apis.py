@@ -44,7 +44,7 @@ class Api:
         """Why this broker does not answer it; empty if it does."""
         self.served = not unserved
         self.in_steps = in_steps
-        """Its response tells of all partitions that there are, so that it is encoded in steps."""
+        """Its response tells of all there is of something, so that it is encoded in steps."""
         self._is_opaque = is_opaque
         if self.served and not is_opaque and key not in NEEDED:
             raise TypeError(f"{name} does not say which rights its requests need")
@@ -167,7 +167,7 @@ APIS: Final[tuple[Api, ...]] = (
         note="of the node that decides about topics; offsets are bytes of its journal",
     ),
     Api(60, "DescribeCluster", "describe_cluster", (0, 2), 0),
-    Api(61, "DescribeProducers", "describe_producers", (0, 0), 0),
+    Api(61, "DescribeProducers", "describe_producers", (0, 0), 0, in_steps=True),
     Api(65, "DescribeTransactions", "describe_transactions", (0, 0), 0),
     Api(
         66,
@@ -178,7 +178,7 @@ APIS: Final[tuple[Api, ...]] = (
         in_steps=True,
         note="2 brings regular expressions of the client's, which could stop the broker",
     ),
-    Api(74, "ListConfigResources", "list_config_resources", (0, 1), 0),
+    Api(74, "ListConfigResources", "list_config_resources", (0, 1), 0, in_steps=True),
     Api(75, "DescribeTopicPartitions", "describe_topic_partitions", (0, 0), 0),
 )
 

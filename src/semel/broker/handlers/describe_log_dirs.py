@@ -7,7 +7,7 @@ All partitions share the journal; a partition's size is that of its batches that
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import Answer, Call
@@ -37,8 +37,8 @@ async def describe_log_dirs(
     topics = []
     count = 0
     # What is led elsewhere lies elsewhere.
-    wanted = _wanted(broker.lanes.catalogue, request) if broker.lanes.knows_topics else {}
-    for name, indexes in wanted.items():
+    wanted = _wanted(broker.lanes.catalogue, request) if broker.lanes.knows_topics else ()
+    for name, indexes in wanted:
         here = []
         for index in indexes:
             count += 1
@@ -64,10 +64,10 @@ def _refusal() -> Answer:
 
 def _wanted(
     catalogue: CatalogueView, request: DescribeLogDirsRequest
-) -> Mapping[str, Iterable[int]]:
+) -> Iterable[tuple[str, Iterable[int]]]:
     if request.topics is None:
-        return {topic.name: range(topic.partition_count) for topic in catalogue}
-    return {topic.topic: topic.partitions for topic in request.topics}
+        return ((topic.name, range(topic.partition_count)) for topic in catalogue.walk())
+    return {topic.topic: topic.partitions for topic in request.topics}.items()
 
 
 async def _described(broker: "Broker", name: str, index: int) -> DescribeLogDirsPartition | None:

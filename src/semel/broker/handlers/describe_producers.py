@@ -1,6 +1,7 @@
 """DescribeProducers (api key 61), version 0: who writes to a partition, and what they left open."""
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import Answer, Call
 from semel.errors import RequestError
@@ -18,33 +19,42 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
-def describe_producers(broker: "Broker", request: DescribeProducersRequest, call: Call) -> Answer:
+PRODUCERS_AT_ONCE: Final = 256
+"""Described before others have their turn."""
+
+
+async def describe_producers(
+    broker: "Broker", request: DescribeProducersRequest, call: Call
+) -> Answer:
     topics = [
         TopicResponse(
             topic.name,
-            [_describe(broker, topic.name, index, call) for index in topic.partition_indexes],
+            [await _describe(broker, topic.name, index, call) for index in topic.partition_indexes],
         )
         for topic in request.topics
     ]
     return Answer(DescribeProducersResponse(topics=topics))
 
 
-def _describe(broker: "Broker", topic: str, index: int, call: Call) -> PartitionResponse:
+async def _describe(broker: "Broker", topic: str, index: int, call: Call) -> PartitionResponse:
     try:
         call.require(READ_TOPIC, topic)
         lane, _ = broker.lanes.of(TopicPartition(topic, index))
         producers = lane.view.producers(topic, index)
     except RequestError as error:
         return PartitionResponse(index, error.code, str(error) or None)
-    states = [
-        ProducerState(
-            each.producer_id,
-            each.producer_epoch,
-            each.last_sequence,
-            each.last_timestamp_ms,
-            lane.view.term,
-            each.transaction_start_offset,
+    states = []
+    for count, each in enumerate(producers, 1):
+        if count % PRODUCERS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+        states.append(
+            ProducerState(
+                each.producer_id,
+                each.producer_epoch,
+                each.last_sequence,
+                each.last_timestamp_ms,
+                lane.view.term,
+                each.transaction_start_offset,
+            )
         )
-        for each in producers
-    ]
     return PartitionResponse(index, active_producers=states)

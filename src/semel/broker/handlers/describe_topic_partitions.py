@@ -4,7 +4,7 @@ Topics in the order of their names, so many partitions at once; a cursor tells w
 request goes on. Nothing is created by asking.
 """
 
-import heapq
+import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 PARTITION_COUNT_MAX: Final = 2_000
 """In one answer, as Kafka's `max.request.partition.size.limit` has it."""
+TOPICS_AT_ONCE: Final = 512
+"""Looked at before others have their turn."""
 
 
 def describe_topic_partitions(
@@ -48,6 +50,8 @@ def describe_topic_partitions(
         and all(_is_told_here(broker, topic.name, call) for topic in request.topics)
     ):
         return _described_there(leader, broker, request, call)
+    if not request.topics:
+        return _all_described(broker, request, call)
     return _described(broker, request, call)
 
 
@@ -64,12 +68,38 @@ async def _described_there(
     try:
         return Answer(await forwarded(broker, leader, call, request))
     except CoordinatorLoadInProgress:
+        if not request.topics:
+            return await _all_described(broker, request, call)
         return _described(broker, request, call)
+
+
+async def _all_described(
+    broker: "Broker", request: DescribeTopicPartitionsRequest, call: Call
+) -> Answer:
+    """As many as fit into one answer, and one that says that there are more."""
+    if not broker.lanes.knows_topics:
+        # An answer without any would say that there are none.
+        raise ProtocolError("asked for all topics, which are led elsewhere")
+    cursor = request.cursor
+    names: list[str] = []
+    try:
+        _check_cursor(request)
+        first = "" if cursor is None else cursor.topic_name
+        for count, topic in enumerate(broker.lanes.catalogue.walk(first), 1):
+            if count % TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if call.may_see(DESCRIBE_TOPIC, topic.name):
+                names.append(topic.name)
+                if len(names) > PARTITION_COUNT_MAX:
+                    break
+        return Answer(_describe(broker, request, names, call))
+    except RequestError:
+        return Answer(DescribeTopicPartitionsResponse())
 
 
 def _described(broker: "Broker", request: DescribeTopicPartitionsRequest, call: Call) -> Answer:
     try:
-        return Answer(_describe(broker, request, _names(broker, request, call), call))
+        return Answer(_describe(broker, request, _names(request), call))
     except RequestError as error:
         topics = [
             DescribeTopicPartitionsResponseTopic(error.code, topic.name) for topic in request.topics
@@ -77,30 +107,22 @@ def _described(broker: "Broker", request: DescribeTopicPartitionsRequest, call: 
         return Answer(DescribeTopicPartitionsResponse(topics=topics))
 
 
-def _names(broker: "Broker", request: DescribeTopicPartitionsRequest, call: Call) -> list[str]:
+def _names(request: DescribeTopicPartitionsRequest) -> list[str]:
     """What is asked for, from the cursor on."""
     cursor = request.cursor
-    if request.topics:
-        names = {topic.name for topic in request.topics}
-        if cursor is not None and cursor.topic_name not in names:
-            raise InvalidRequest(f"the cursor's topic {cursor.topic_name!r} is not asked for")
-    else:
-        if not broker.lanes.knows_topics:
-            # An answer without any would say that there are none.
-            raise ProtocolError("asked for all topics, which are led elsewhere")
-        names = {
-            topic.name
-            for topic in broker.lanes.catalogue
-            if call.may_see(DESCRIBE_TOPIC, topic.name)
-        }
-    if cursor is not None:
-        if cursor.partition_index < 0:
-            raise InvalidRequest(f"the cursor names partition {cursor.partition_index}")
-        names = {name for name in names if name >= cursor.topic_name}
-    if request.topics:
+    names = {topic.name for topic in request.topics}
+    if cursor is None:
         return sorted(names)
-    # As many as fit into one answer, and one that says that there are more.
-    return heapq.nsmallest(PARTITION_COUNT_MAX + 1, names)
+    if cursor.topic_name not in names:
+        raise InvalidRequest(f"the cursor's topic {cursor.topic_name!r} is not asked for")
+    _check_cursor(request)
+    return sorted(name for name in names if name >= cursor.topic_name)
+
+
+def _check_cursor(request: DescribeTopicPartitionsRequest) -> None:
+    cursor = request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        raise InvalidRequest(f"the cursor names partition {cursor.partition_index}")
 
 
 def _describe(

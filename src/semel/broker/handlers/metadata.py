@@ -15,7 +15,7 @@ waits until it is durable.
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
@@ -67,34 +67,40 @@ ASKED_VERSION: Final = 12
 PARTITIONS_AT_ONCE: Final = 1024
 """Described before others have their turn."""
 
+PARTITIONS_PER_TOPIC: Final = 4
+"""Each topic costs as much besides its own."""
+
 Describing = Iterator[list[MetadataResponseTopic] | None]
 """Gives None after each step, and all topics at the end."""
 
 
 def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Handled:
     wants_all = request.topics is None or (call.version == 0 and not request.topics)
-    found: list[TopicView | MetadataResponseTopic]
+    found: Iterable[TopicView | MetadataResponseTopic | None]
     if wants_all:
         if not broker.lanes.knows_topics and (leader := leader_to_ask(broker, call)) is not None:
             return _all_found_there(leader, broker, request, call)
-        found = [topic for topic in _all_topics(broker) if call.may_see(DESCRIBE_TOPIC, topic.name)]
+        found = (
+            topic if call.may_see(DESCRIBE_TOPIC, topic.name) else None
+            for topic in _all_topics(broker).walk()
+        )
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
         telling = broker.topics.telling
         last_change = 0 if telling is None else telling.last_change
-        found = [_find(broker, wanted, may_create, call) for wanted in request.topics or ()]
+        found = named = [_find(broker, each, may_create, call) for each in request.topics or ()]
         if telling is not None and telling.last_change != last_change:
-            return _once_heard(telling, broker, request, found, call)
+            return _once_heard(telling, broker, request, named, call)
         leader = leader_to_ask(broker, call)
         missing = [
             number
-            for number, topic in enumerate(found)
+            for number, topic in enumerate(named)
             if isinstance(topic, MetadataResponseTopic)
             and topic.error_code != TopicAuthorizationFailed.code
         ]
         if leader is not None and missing:
-            return _found_there(leader, broker, request, found, missing, call)
-    describing = _describing(broker, found, call)
+            return _found_there(leader, broker, request, named, missing, call)
+    describing = _describing(broker, request, found, call)
     topics = next(describing)
     if topics is None:
         return _later(broker, request, describing, call)
@@ -120,7 +126,7 @@ async def _all_found_there(
         told = await forwarded(broker, leader, call, wanted, ASKED_VERSION)
     except CoordinatorLoadInProgress as error:
         raise ProtocolError(f"asked for all topics: {error}") from error
-    return _answer(broker, request, told.topics, call)
+    return await _later(broker, request, _describing(broker, request, told.topics, call), call)
 
 
 async def _found_there(
@@ -141,7 +147,7 @@ async def _found_there(
         told = await forwarded(broker, leader, call, wanted, ASKED_VERSION)
         for number, topic in zip(missing, told.topics, strict=False):
             found[number] = topic
-    return await _later(broker, request, _describing(broker, found, call), call)
+    return await _later(broker, request, _describing(broker, request, found, call), call)
 
 
 async def _once_heard(
@@ -153,7 +159,7 @@ async def _once_heard(
 ) -> Answer:
     """What was made has to be known where clients go next."""
     await telling.until_heard()
-    return await _later(broker, request, _describing(broker, found, call), call)
+    return await _later(broker, request, _describing(broker, request, found, call), call)
 
 
 async def _later(
@@ -169,15 +175,6 @@ async def _later(
 def _answer(
     broker: "Broker", request: MetadataRequest, topics: list[MetadataResponseTopic], call: Call
 ) -> Answer:
-    if call.version < NULL_NAMES_SINCE:
-        for topic in topics:
-            topic.name = topic.name or ""
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            if topic.error_code == 0:
-                topic.topic_authorized_operations = call.operations(
-                    ResourceType.TOPIC, topic.name or ""
-                )
     return Answer(
         MetadataResponse(
             brokers=[MetadataResponseBroker(*node) for node in broker.nodes.named_for(call)],
@@ -227,9 +224,15 @@ def _create(broker: "Broker", name: str) -> TopicView:
 
 
 def _describing(
-    broker: "Broker", found: Sequence[TopicView | MetadataResponseTopic], call: Call
+    broker: "Broker",
+    request: MetadataRequest,
+    found: Iterable[TopicView | MetadataResponseTopic | None],
+    call: Call,
 ) -> Describing:
-    """What is the same for all partitions is looked up once: a topic may have very many."""
+    """What is the same for all partitions is looked up once: a topic may have very many. None
+    stands for one that the client may not see."""
+    tells_operations = request.include_topic_authorized_operations
+    has_null_names = call.version >= NULL_NAMES_SINCE
     node_id = broker.config.node_id
     here = [node_id]
     epochs = {number: lane.view.epoch for number, lane in broker.lanes.by_number.items()}
@@ -237,14 +240,21 @@ def _describing(
     described: list[MetadataResponseTopic] = []
     left = PARTITIONS_AT_ONCE
     for topic in found:
+        left -= PARTITIONS_PER_TOPIC
+        if left <= 0:
+            left = PARTITIONS_AT_ONCE
+            yield None
+        if topic is None:
+            continue
         if isinstance(topic, MetadataResponseTopic):
+            _complete(topic, call, tells_operations=tells_operations, is_null=has_null_names)
             described.append(topic)
             continue
         partitions: list[MetadataResponsePartition] = []
         lane_of, count = topic.lane_of, topic.partition_count
-        described.append(
-            MetadataResponseTopic(0, topic.name, topic.topic_id, topic.is_internal, partitions)
-        )
+        told = MetadataResponseTopic(0, topic.name, topic.topic_id, topic.is_internal, partitions)
+        _complete(told, call, tells_operations=tells_operations, is_null=has_null_names)
+        described.append(told)
         for index in range(count):
             lane = lane_of(index)
             epoch = epochs.get(lane)
@@ -261,7 +271,16 @@ def _describing(
                 )
             partitions.append(partition)
             left -= 1
-            if not left:
+            if left <= 0:
                 left = PARTITIONS_AT_ONCE
                 yield None
     yield described
+
+
+def _complete(
+    topic: MetadataResponseTopic, call: Call, *, tells_operations: bool, is_null: bool
+) -> None:
+    if not is_null:
+        topic.name = topic.name or ""
+    if tells_operations and topic.error_code == 0:
+        topic.topic_authorized_operations = call.operations(ResourceType.TOPIC, topic.name or "")
