@@ -1,7 +1,9 @@
-"""What to say of a name that does not exist: which one may have been meant. And of one or many."""
+"""What to say of a name that does not exist: which one may have been meant. And of one or many, and
+of an address."""
 
 import difflib
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 SHOWN_MAX = 100
 """Characters of a name or value that a refusal shows."""
@@ -25,3 +27,10 @@ def hint_at(name: str, known: Iterable[str]) -> str:
 def noun(count: int, one: str, many: str | None = None) -> str:
     """The word for so many; with an s at the end unless the word for many is given."""
     return one if count == 1 else many or f"{one}s"
+
+
+def shown_url(url: str) -> str:
+    """Without a name, a password or a query, which may hold secrets."""
+    parts = urlsplit(url)
+    scheme = f"{parts.scheme}://" if parts.scheme else ""
+    return f"{scheme}{parts.netloc.rpartition('@')[2]}{parts.path}"

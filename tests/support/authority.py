@@ -1,5 +1,6 @@
 """Certificates that a test trusts, of a broker on this machine and of its clients."""
 
+import datetime
 from pathlib import Path
 
 import trustme
@@ -15,13 +16,19 @@ class Authority:
         self._authority.cert_pem.write_to_path(self.trusted)
 
     def certificate(
-        self, name: str, *identities: str, key_type: trustme.KeyType = trustme.KeyType.ECDSA
+        self,
+        name: str,
+        *identities: str,
+        key_type: trustme.KeyType = trustme.KeyType.ECDSA,
+        is_expired: bool = False,
     ) -> Path:
         """Of these hosts, of this machine if none is named, with the key in the same file."""
+        end = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC) if is_expired else None
         issued = self._authority.issue_cert(
             *(identities or ("localhost", "127.0.0.1")),
             common_name=name,
             organization_name="Semel Ltd",
+            not_after=end,
             key_type=key_type,
         )
         file = self._folder / f"{name}.pem"

@@ -7,16 +7,13 @@ algorithm or key decides nothing but which of the provider's keys is looked at.
 
 import asyncio
 import json
-import ssl
-import urllib.request
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from semel.access.sasl import Proven, SignInRefused
 from semel.access.users import NAME_SIZE_MAX
 from semel.broker import log
+from semel.broker.key_endpoint import KeyEndpoint
 from semel.broker.listeners import Listener
 from semel.errors import ConfigError
 from semel.world import Clock
@@ -28,8 +25,6 @@ ALGORITHMS: Final = (
 PUBLIC_KINDS: Final = ("RSA", "EC", "OKP")
 ASKED_AGAIN_S: Final = 60.0
 """For a key that is not known, or when the last attempt has failed."""
-TIMEOUT_S: Final = 10.0
-SIZE_MAX: Final = 1 << 20
 TOKEN_SIZE_MAX: Final = 16 * 2**10
 END_S_MAX: Final = 253_402_300_799
 """The end of the year 9999. A fraction of a second may be said, as RFC 7519 has it."""
@@ -52,8 +47,9 @@ class Keys:
             ) from None
         self._jwt: Any = jwt
         config = listener.config
-        self._url = config.sasl_oauthbearer_jwks_endpoint_url
-        self._file = _file_of(self._url)
+        self._endpoint = KeyEndpoint(
+            config.sasl_oauthbearer_jwks_endpoint_url, config.https_ca_location
+        )
         self._issuer = config.sasl_oauthbearer_expected_issuer
         self._audiences = [
             each.strip() for each in config.sasl_oauthbearer_expected_audience.split(",")
@@ -61,9 +57,6 @@ class Keys:
         self._subject = config.sasl_oauthbearer_sub_claim_name
         self._skew_s = config.sasl_oauthbearer_clock_skew_seconds
         self._refresh_s = config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000
-        self._context = None
-        if self._url.startswith("https:"):
-            self._context = _context(config.https_ca_location)
         self._clock = clock
         self._keys: list[Any] = []
         self._read_s: float | None = None
@@ -139,24 +132,12 @@ class Keys:
         """What was read before stays if this fails."""
         self._tried_s = self._now_s()
         try:
-            text = await asyncio.to_thread(self._fetched)
+            text = await asyncio.to_thread(self._endpoint.fetched)
             self._keys = self._parsed(text)
             self._read_s = self._tried_s
         except (OSError, HTTPException, ValueError, self._jwt.PyJWTError) as error:
             reason = str(getattr(error, "reason", None) or error)
-            log.error("keys of tokens cannot be read", url=_shown(self._url), reason=reason)
-
-    def _fetched(self) -> bytes:
-        """Blocking."""
-        if self._file is not None:
-            with self._file.open("rb") as opened:
-                return opened.read(SIZE_MAX)
-        handlers: list[urllib.request.BaseHandler] = []
-        if self._context is not None:
-            handlers.append(urllib.request.HTTPSHandler(context=self._context))
-        opener = urllib.request.build_opener(*handlers)
-        with opener.open(self._url, timeout=TIMEOUT_S) as reply:
-            return reply.read(SIZE_MAX)  # type: ignore[no-any-return]
+            log.error("keys of tokens cannot be read", url=str(self._endpoint), reason=reason)
 
     def _parsed(self, text: bytes) -> list[Any]:
         found = json.loads(text)
@@ -195,27 +176,3 @@ def _fits(key: Any, algorithm: str) -> bool:
     if key.key_type == "RSA":
         return algorithm[:2] in ("RS", "PS")
     return bool(algorithm == key.algorithm_name)
-
-
-def _file_of(url: str) -> Path | None:
-    parts = urlsplit(url)
-    if parts.scheme == "file" and parts.path:
-        return Path(unquote(parts.path))
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(
-            "sasl.oauthbearer.jwks.endpoint.url is no address: it begins with https:// or file:///"
-        )
-    return None
-
-
-def _context(trusted: str) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=trusted or None)
-    except OSError as error:
-        raise ConfigError(f"https.ca.location: {trusted}: {error}") from None
-
-
-def _shown(url: str) -> str:
-    """Without a name, a password or a query, which may hold secrets."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

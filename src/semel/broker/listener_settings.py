@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from semel.broker.setting import INT32_MAX, Secret, setting
+from semel.broker.setting import INT32_MAX, Secret, Url, setting
 
 STORES: Final = ("PEM", "JKS", "PKCS12")
 
@@ -154,9 +154,9 @@ class ListenerSettings:
         20, "The same of one address; more are closed at once.", least=1, is_fixed=True
     )
     sasl_oauthbearer_jwks_endpoint_url: str = setting(
-        "",
-        "Where the keys are found that tokens are signed with: https://… or file:///PATH.",
-        is_text=True,
+        Url(),
+        "Where the keys are found that tokens are signed with: https://… or file:///PATH. It is "
+        "shown without its query.",
         of_listeners=True,
     )
     sasl_oauthbearer_expected_audience: str = setting(

@@ -3,11 +3,12 @@
 import dataclasses
 import re
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from semel.access.rights import super_users
 from semel.broker.endpoints import endpoints
 from semel.errors import ConfigError
-from semel.spelling import SHOWN_MAX
+from semel.spelling import SHOWN_MAX, shown_url
 from semel.store.prices import PriceList
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -28,6 +29,26 @@ class Secret(str):
 
     def __repr__(self) -> str:
         return "'…'" if self else "''"
+
+
+class Url(str):
+    """Shown without a query, which may hold a secret."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> "Url":
+        """Raises ConfigError, with nothing of the address."""
+        try:
+            has_user = "@" in urlsplit(text).netloc
+        except ValueError:
+            raise ConfigError(f"{name} is no address") from None
+        if has_user:
+            raise ConfigError(f"{name}: a user and a password in an address are not sent")
+        return cls(text)
+
+    def __repr__(self) -> str:
+        return repr(shown_url(self))
 
 
 def setting(
@@ -51,7 +72,7 @@ def setting(
         "most": most,
         "is_fixed": is_fixed or of_listeners,
         "one_of": one_of,
-        "is_text": is_text or bool(one_of) or isinstance(default, Secret),
+        "is_text": is_text or bool(one_of) or isinstance(default, Secret | Url),
         "of_listeners": of_listeners or is_limit,
     }
     return dataclasses.field(default=default, metadata=metadata)
@@ -98,6 +119,8 @@ def is_secret(field: "dataclasses.Field[Any]") -> bool:
 
 
 def text_of(value: object) -> str:
+    if isinstance(value, Url):
+        return shown_url(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -123,6 +146,8 @@ def parse(field: "dataclasses.Field[Any]", value: object) -> object:
     name = setting_name(field)
     if isinstance(field.default, bool):
         return parse_bool(name, value)
+    if isinstance(field.default, Url):
+        return Url.parse(name, str(value).strip())
     if isinstance(field.default, str):
         return _parse_text(field, str(value).strip())
     return parse_int(name, value, field.metadata["least"], field.metadata["most"])

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import threading
-import urllib.parse
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 
 from semel.errors import ConfigError, SaslAuthenticationFailed
 from semel.security import ClientCredentials, TokenSource
+from semel.spelling import shown_url
 from semel.world import SystemClock
 
 _TOKEN = re.compile(r"[-._~+/A-Za-z0-9]+=*")
@@ -86,7 +86,7 @@ def _of_provider(credentials: ClientCredentials) -> str:
         if known is not None and clock.monotonic_ms() < known.fresh_until_ms:
             return known.token
         asked_ms = clock.monotonic_ms()
-        endpoint = _shown(credentials.token_endpoint)
+        endpoint = shown_url(credentials.token_endpoint)
         # Late, as few clients need it, and whatever Spark starts would load it.
         from semel.client.connecting.token_endpoint import ask
 
@@ -107,12 +107,6 @@ def _lifetime_ms(reply: dict[str, Any], token: str, clock: SystemClock) -> float
         if isinstance(claims, dict) and isinstance(expiry_s := claims.get("exp"), int | float):
             return expiry_s * 1000.0 - clock.wall_ms()
     return 0.0
-
-
-def _shown(url: str) -> str:
-    """Without a name, a password or a query, which may hold secrets."""
-    parts = urllib.parse.urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 # A lock that another thread held at the fork would never be free.
