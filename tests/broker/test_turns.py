@@ -139,12 +139,15 @@ def test_nobody_waits_for_a_handshake_who_has_gone() -> None:
             gate: Any = SimpleNamespace(
                 desk=SimpleNamespace(
                     server=SimpleNamespace(
-                        start_task=tasks.create_task, turned_away=lambda host, reason: None
+                        start_task=tasks.create_task,
+                        turned_away=lambda host, reason: None,
+                        lets_come=lambda listener: True,
                     ),
                     handshakes=turns,
                     broker=SimpleNamespace(metering=SimpleNamespace(lets_in=lambda host: True)),
                 ),
                 reception=reception,
+                listener=SimpleNamespace(name="OUTER"),
                 certificates=SimpleNamespace(context=None),
                 is_proxy=lambda host: False,
             )

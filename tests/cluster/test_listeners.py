@@ -74,6 +74,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     authority = Authority(folder)
     users = folder / "users.toml"
     users.write_text(f'{USER} = "{PASSWORD}"\n')
+    users.chmod(0o600)
     settings = {
         "listeners": ",".join(f"{name}://127.0.0.1:0" for name in LISTENERS),
         "listener.security.protocol.map": "OPEN:PLAINTEXT,CLIENTS:SASL_SSL,INSIDE:SSL",

@@ -15,6 +15,7 @@ from semel.journal import names
 from semel.journal.file import note
 from semel.journal.file.backup import Backup, back_up
 from semel.journal.file.disk import FileDevice
+from semel.journal.file.walk import search_behind
 from semel.types import Position
 from support import seeded_loop
 from support.journal_world import SETTINGS, Remembering, payload_of
@@ -235,3 +236,17 @@ def test_a_backup_is_a_folder_of_its_own_on_a_real_disk(tmp_path: Path) -> None:
     device.stop()
     assert copy.payloads == [PAYLOAD] * 300
     assert copy.journal.may_miss_acknowledged
+
+
+class Sealing(FileDevice):
+    """Its segment is sealed while somebody looks for what it holds."""
+
+    def next_data(self, name: str, offset: int) -> int:
+        self.truncate(name, 100)
+        return super().next_data(name, offset)
+
+
+def test_a_segment_that_is_cut_to_its_size_meanwhile_has_nothing_more(tmp_path: Path) -> None:
+    device = Sealing(tmp_path)
+    (tmp_path / names.segment(0)).write_bytes(bytes(50_000))
+    assert search_behind(device, [0], 200) == (True, 0, 0)

@@ -164,6 +164,9 @@ def search_behind(device: Device, bases: Sequence[int], position: int) -> Remain
         zeros = bytes(BLOCK_SIZE)
         while (offset := device.next_data(reader.name, offset)) < reader.size:
             block = device.read(reader.name, offset, BLOCK_SIZE)
+            if not block:
+                # What nothing was written to has just been cut off: the segment is full.
+                break
             if block == zeros[: len(block)]:
                 offset += len(block)
                 continue
