@@ -1,6 +1,7 @@
 """The access list is state of lane 0: replayed, kept by checkpoints, told to others."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from lane.test_recovery import empty_state
 from semel.access.principal import Principal
 from semel.access.rules import PatternType, Permission, Rule
+from semel.broker.setting import AUTHORIZER
 from semel.errors import InvalidRequest
 from semel.groups.settings import GroupSettings
 from semel.journal.seam import Limits
@@ -19,7 +21,7 @@ from semel.lane.state import LaneState
 from semel.types import Position
 from semel.wire.rights import Operation, ResourceType
 from semel.world import Moment
-from support.handled import Machine, SeededRandomness, on_a
+from support.handled import CONFIG, Machine, SeededRandomness, on_a
 from support.lane_state import whole
 
 ANN = Principal("User", "ann")
@@ -106,8 +108,13 @@ def test_a_checkpoint_holds_the_rules_of_its_start() -> None:
     assert b"".join([*pieces, *taking]) == before
 
 
-@on_a(Machine)
-async def test_rules_are_there_again_after_a_kill(machine: Machine) -> None:
+class Guarded(Machine):
+    def __init__(self) -> None:
+        super().__init__(replace(CONFIG, authorizer_class_name=AUTHORIZER))
+
+
+@on_a(Guarded)
+async def test_rules_are_there_again_after_a_kill(machine: Guarded) -> None:
     async with machine.broker() as broker:
         broker.lanes.controller.submit(AddRules((ONE, OTHER)))
         broker.lanes.controller.submit(RemoveRules((ONE,)))
