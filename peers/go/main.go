@@ -10,6 +10,7 @@ import (
 	"os"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -26,7 +27,7 @@ func main() {
 	defer cancel()
 
 	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(servers),
+		kgo.SeedBrokers(strings.Split(servers, ",")...),
 		kgo.ConsumerGroup("franz-"+input),
 		kgo.ConsumeTopics(input),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -77,7 +78,7 @@ func work(ctx context.Context, session *kgo.GroupTransactSession, values chan []
 // read gives the committed values of a topic, once there are so many, in their order.
 func read(ctx context.Context, servers, topic string, count int) []string {
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(servers),
+		kgo.SeedBrokers(strings.Split(servers, ",")...),
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),

@@ -306,23 +306,31 @@ async def until_opened(copier: HandledProducer) -> None:
             await elapse(0.01)
 
 
-def test_a_write_to_what_is_deleted_while_it_joins_is_refused() -> None:
+@BOTH
+@pytest.mark.parametrize("is_heard", [True, False], ids=["joined", "not joined"])
+def test_a_write_to_what_is_deleted_while_it_joins_is_refused(
+    versions: Versions, is_heard: bool
+) -> None:
     async def scenario() -> None:
         machine = SeveralLanes()
         async with machine.broker() as broker:
             await create(broker)
             await create(broker, "brief")
-            producer = HandledProducer(broker, transactional_id_in(broker, 0), TV2)
+            producer = HandledProducer(broker, transactional_id_in(broker, 0), versions)
             assert await producer.init() == NONE
+            if versions is TV1:
+                assert await producer.add("brief", [1]) == {NONE}
+                assert await producer.add("t", [1]) == {NONE}
             wire = Wire(broker)
             hold = is_a(AskToJoin)
-            wire.answers_held.append(hold)
+            held = wire.answers_held if is_heard else wire.held
+            held.append(hold)
             writing = asyncio.ensure_future(producer.produce("brief", b"v", 1))
             await elapse(0.1)
             request = DeleteTopicsRequest([DeleteTopicState("brief")], ["brief"], 1_000)
             (deleted,) = (await call(broker, "delete_topics", 5, request)).responses
             assert deleted.error_code == NONE
-            wire.answers_held.remove(hold)
+            held.remove(hold)
             assert (await writing).error_code == UnknownTopicOrPartition.code
             assert (await producer.produce("t", b"v", 1)).error_code == NONE
             assert await producer.end(commit=True) == NONE

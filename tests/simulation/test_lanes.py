@@ -53,7 +53,7 @@ def test_what_is_meant_to_happen_does() -> None:
         "23 new term keeps what is prepared",
         "24 outcome of what is not open here",
         "24 confirmed behind a barrier",
-        "24 marker of an outsider refused",
+        "24 marker of an outsider, coordinator asked",
         "25 asked again by the next leader",
         "26 abort told",
         "26 asked while it is open",

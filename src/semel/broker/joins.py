@@ -22,9 +22,11 @@ from semel.errors import (
     NotCoordinator,
     NotLeaderOrFollower,
     UnknownServerError,
+    UnknownTopicOrPartition,
 )
 from semel.lane.calls import (
     AskOutcomes,
+    AskToAbort,
     AskToJoin,
     LaneAway,
     MayJoin,
@@ -33,7 +35,7 @@ from semel.lane.calls import (
     Told,
 )
 from semel.lane.commands import Command
-from semel.lane.joined import LastEnded
+from semel.lane.joined import JoinedTransaction, LastEnded
 from semel.lane.lane import Lane
 from semel.lane.participating import (
     NO_TURN,
@@ -147,7 +149,13 @@ class Joins:
                     try:
                         written = lane.submit(command_of(joining._replace(ended=waiting.ended)))
                     except MustJoin as missing:
-                        key = await self._ask_to_join(call, joining, missing.partitions)
+                        try:
+                            key = await self._ask_to_join(call, joining, missing.partitions)
+                        except UnknownTopicOrPartition:
+                            if self._hosts(missing.partitions):
+                                raise
+                            # What was deleted meanwhile is refused by itself, and not the rest.
+                            continue
                         joining = joining._replace(key=key)
                     except MustWait:
                         waiting.changed.clear()
@@ -162,6 +170,9 @@ class Joins:
             ) from None
         finally:
             del self._waiting[waiting]
+
+    def _hosts(self, partitions: frozenset[TopicPartition]) -> bool:
+        return all(self._lane.view.hosts_partition(*each) for each in partitions)
 
     async def _ask_to_join(
         self, call: Call, joining: Joining, partitions: frozenset[TopicPartition]
@@ -192,6 +203,17 @@ class Joins:
             await asyncio.sleep(ASK_AGAIN_S)
 
     # Ending
+
+    async def abort(self, joined: JoinedTransaction) -> None:
+        """As an operator wants it: all of it, by its coordinator. Raises refusals."""
+        key = joined.key
+        try:
+            reply = await self._broker.peers.ask(key.lane, AskToAbort(key, joined.transactional_id))
+        except LaneAway as error:
+            raise CoordinatorNotAvailable(str(error)) from None
+        if isinstance(reply, Refused):
+            raise BY_CODE.get(reply.code, UnknownServerError)(reply.message)
+        await self._ask(key.lane, (key,))
 
     def end(self, outcomes: tuple[Outcome, ...]) -> None:
         """What is open here by these keys ends so. Raises NotLeaderOrFollower or JournalFull."""

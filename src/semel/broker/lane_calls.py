@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from semel.errors import (
+    ConcurrentTransactions,
     CoordinatorNotAvailable,
     CorruptJournal,
     CorruptMessage,
@@ -16,6 +17,7 @@ from semel.errors import (
     JournalFull,
     NotCoordinator,
     RequestError,
+    UnknownTopicOrPartition,
 )
 from semel.errors import NotLeaderOrFollower as NotLeader
 from semel.lane.calls import (
@@ -23,6 +25,7 @@ from semel.lane.calls import (
     AnyReply,
     AskLags,
     AskOutcomes,
+    AskToAbort,
     AskToJoin,
     AskToPrepare,
     Confirmed,
@@ -41,7 +44,7 @@ from semel.lane.calls import (
 from semel.lane.lane import Lane
 from semel.lane.participating import NotYet, Vote
 from semel.lane.transactions import Transact
-from semel.transactions.commands import Join
+from semel.transactions.commands import Abort, Join
 from semel.transactions.dialect import Dialect
 from semel.types import Offset, TopicPartition, TransactionalId
 
@@ -56,23 +59,31 @@ async def answer_call(broker: "Broker", lane: Lane, call: AnyCall) -> AnyReply:
     again.
     """
     try:
-        match call:
-            case AskToJoin():
-                return await _join(broker, lane, call)
-            case AskToPrepare():
-                return await _vote(lane, call)
-            case TellOutcomes():
-                _check_terms(lane, call.outcomes)
-                broker.across.joins(lane).end(call.outcomes)
-                return Heard()
-            case ConfirmEnds():
-                return await _confirm(broker, lane, call)
-            case AskOutcomes():
-                return await _tell(lane, call)
-            case AskLags():
-                return await _lags(lane, call)
+        return await _answered(broker, lane, call)
     except (NotLeader, NotYet, JournalFull, JournalFailed) as error:
         raise LaneAway(str(error)) from error
+
+
+async def _answered(broker: "Broker", lane: Lane, call: AnyCall) -> AnyReply:
+    reply: AnyReply
+    match call:
+        case AskToJoin():
+            reply = await _join(broker, lane, call)
+        case AskToPrepare():
+            reply = await _vote(lane, call)
+        case TellOutcomes():
+            _check_terms(lane, call.outcomes)
+            broker.across.joins(lane).end(call.outcomes)
+            reply = Heard()
+        case ConfirmEnds():
+            reply = await _confirm(broker, lane, call)
+        case AskOutcomes():
+            reply = await _tell(lane, call)
+        case AskToAbort():
+            reply = await _abort(lane, call)
+        case AskLags():
+            reply = await _lags(lane, call)
+    return reply
 
 
 async def _join(broker: "Broker", lane: Lane, call: AskToJoin) -> AnyReply:
@@ -91,7 +102,8 @@ async def _join(broker: "Broker", lane: Lane, call: AskToJoin) -> AnyReply:
             raise decision.refusal
     except NotLeader:
         raise
-    except RequestError as refusal:
+    except RequestError as error:
+        refusal = _of_deleted(broker, call) or error
         await lane.until(partial(lane.when_all_certain, since))
         return Refused(refusal.code, str(refusal))
     except JournalFull as full:
@@ -102,6 +114,15 @@ async def _join(broker: "Broker", lane: Lane, call: AskToJoin) -> AnyReply:
     key = current.key
     await lane.until(lane.when_all_written)
     return MayJoin(key)
+
+
+def _of_deleted(broker: "Broker", call: AskToJoin) -> UnknownTopicOrPartition | None:
+    """What is deleted goes from the transactions to which it was added, and the lane that asks may
+    not have heard of it."""
+    for topic, _ in call.partitions:
+        if broker.lanes.knows_topics and broker.lanes.catalogue.get(topic) is None:
+            return UnknownTopicOrPartition(f"{topic!r} was deleted")
+    return None
 
 
 async def _vote(lane: Lane, call: AskToPrepare) -> Voted:
@@ -138,6 +159,17 @@ async def _tell(lane: Lane, call: AskOutcomes) -> Told:
     if is_certain:
         await lane.until(lane.when_all_durable)
     return Told(outcomes)
+
+
+async def _abort(lane: Lane, call: AskToAbort) -> AnyReply:
+    name = TransactionalId(call.transactional_id)
+    current = lane.view.transaction(name)
+    if current is not None and current.key == call.key:
+        if current.is_prepared:
+            return Refused(ConcurrentTransactions.code, "it is about to end by itself")
+        lane.submit(Transact(name, Abort()))
+    await lane.until(lane.when_all_durable)
+    return Heard()
 
 
 async def _lags(lane: Lane, call: AskLags) -> Lags:

@@ -56,6 +56,14 @@ class AskOutcomes(LaneCall, frozen=True):
     when_durable: bool = False
 
 
+class AskToAbort(LaneCall, frozen=True):
+    """An operator wants this to end. Answered by `Heard` once it is open no more, for good, or by
+    `Refused`."""
+
+    key: TransactionKey
+    transactional_id: str
+
+
 # To a lane that takes part
 
 
@@ -101,7 +109,7 @@ class AskLags(LaneCall, frozen=True):
     """Topic, partition, offset."""
 
 
-AnyCall = AskToJoin | AskOutcomes | AskToPrepare | TellOutcomes | ConfirmEnds | AskLags
+AnyCall = AskToJoin | AskOutcomes | AskToAbort | AskToPrepare | TellOutcomes | ConfirmEnds | AskLags
 
 
 # Replies

@@ -1,20 +1,19 @@
 """Simulate, and say which seed broke which promise; or judge what clients of a cluster noted."""
 
 import argparse
-import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import structlog
-
+from semel.broker import log
 from semel.spelling import noun
 from semel.verify.failover import run_failover, run_lanes
 from semel.verify.judging import operations
 from semel.verify.judging.judge import judge
 from semel.verify.run import Outcome, run_seed
+from semel.verify.workers import run_workers
 from semel.verify.workloads.workload import CLOCKS, FORGETTING, LOG, TRANSACTIONS
 from semel.verify.world.branches import RULES
 from semel.verify.world.lane_branches import RULES_OF_LANES
@@ -45,6 +44,7 @@ SHOWN = (
     "commits over lanes",
     "takeovers",
     "clean moves",
+    "power losses of one lane",
     "connections to zombies",
     "offsets read",
     "ends read",
@@ -58,6 +58,7 @@ RUNS: dict[str, Callable[[int], Outcome]] = {
     "forgetting": partial(run_seed, workload=FORGETTING),
     "failover": run_failover,
     "lanes": run_lanes,
+    "workers": run_workers,
 }
 
 
@@ -76,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.check:
         return _check(options.check)
     # The broker complains of what is done to it; that is what is meant to happen here.
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    log.configure("error", "text")
     seeds = range(options.first, options.first + options.seeds)
     if options.seed is not None:
         seeds = range(options.seed, options.seed + 1)
@@ -107,6 +108,8 @@ def _simulate(name: str, seeds: range) -> int:
         _show_branches(RULES, totals)
     if name == "lanes":
         _show_branches(RULES | RULES_OF_LANES, totals)
+    if name == "workers":
+        _show_branches(RULES_OF_LANES, totals)
     return failed_count
 
 

@@ -15,7 +15,8 @@ from semel.verify.world.cluster import TIMING, Cluster, SimulatedNode
 from semel.verify.world.network import Network
 from semel.verify.world.node_store import DATA, FENCE, Sent
 from semel.verify.world.slots_seen import SlotAt
-from semel.verify.world.troubled_calls import QUIET, TROUBLED
+from semel.verify.world.troubled_calls import LATE
+from semel.verify.world.troubled_calls import MOODS as CALL_MOODS
 
 SLEEP_S_MAX = 12.0
 PEACE = Chances(latency_s_mean=0.004)
@@ -80,7 +81,7 @@ class ClusterFaults:
             self._kinds["moves from one that nobody reaches"] = (5, self._move_from_one_alone)
             self._kinds["nodes that nobody reaches"] = (5, self._part)
             self._kinds["lost connections of nodes"] = (6, self._lose_line)
-            cluster.call_chances = self._rng.choice((QUIET, QUIET, TROUBLED))
+            cluster.call_chances = self._rng.choice(CALL_MOODS)
         self._mood = self._rng.choice(MOODS)
         self._calm_count = 0
         """Who sleeps until others have done some work."""
@@ -255,8 +256,22 @@ class ClusterFaults:
         self._cluster.part(node)
         self._place_elsewhere(lane)
         await self._until(lambda: seen.epoch > epoch, 3 * TIMING.detection_s)
-        await self._lasts(0.5)
+        if self._rng.random() < 0.5:
+            await self._serve_as_zombie(node)
+        else:
+            await self._lasts(0.5)
         node.is_alone = node.is_in_trouble = False
+
+    async def _serve_as_zombie(self, node: SimulatedNode) -> None:
+        """The store does not tell it that it was fenced, and others ask it what they would ask its
+        successor."""
+        cluster = self._cluster
+        node.store.chances = UNHEARD
+        node.is_alone = False
+        mood, cluster.call_chances = cluster.call_chances, LATE
+        await self._lasts(1.0)
+        cluster.call_chances = mood
+        node.store.chances = cluster.chances
 
     async def _part(self) -> None:
         node = await self._victim()

@@ -120,6 +120,12 @@ def _counts(cluster: Cluster, faults: ClusterFaults, history: History) -> Counte
     for name, count in cluster.bucket.counts.items():
         counts[f"store: {name}"] = count
     counts["requests"] = cluster.request_count
+    return counts + counts_of(history)
+
+
+def counts_of(history: History) -> Counter[str]:
+    """What clients have seen."""
+    counts: Counter[str] = Counter()
     for acknowledged in history.all(Acknowledged):
         counts["records acknowledged"] += len(acknowledged.labels)
     for fetched in history.all(Fetched):

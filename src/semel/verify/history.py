@@ -216,6 +216,8 @@ class SeveralNodes(NamedTuple):
 
     node_ids: tuple[int, ...]
     lane_count: int = 1
+    can_be_fenced: bool = True
+    """False: who leads a lane is the only one who can."""
 
 
 class EpochSeen(NamedTuple):

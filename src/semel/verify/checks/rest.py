@@ -44,7 +44,7 @@ def compacted_topics(history: History) -> set[str]:
 
 def may_fetch_what_is_old(history: History) -> bool:
     """Who was fenced and does not know it shows a log as it was: true, and not all of it."""
-    return bool(history.count(SeveralNodes))
+    return any(several.can_be_fenced for several in history.all(SeveralNodes))
 
 
 def may_be_led_apart(history: History) -> bool:

@@ -72,7 +72,7 @@ def _feeding(shift: Shift, partition: TopicPartition) -> Work:
         producer = Producer(client, [partition], ACKS_ALL, ENDLESS, contents=small_contents)
         return shift.run(producer)
 
-    return slowly(work, 10.0)
+    return slowly(work, 5.0)
 
 
 def _in_transactions(rng: Random, name: str, brief: list[TopicPartition], shift: Shift) -> Work:

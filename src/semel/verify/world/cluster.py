@@ -7,7 +7,7 @@ the store, goes on to be asked: clients are sent to it above all.
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
@@ -34,15 +34,18 @@ from semel.lane.leader import Leader, LedBy, NodeAddress
 from semel.lane.settling import Volumes
 from semel.store.disk_cache import DiskCache
 from semel.store.in_memory import BAD_DAY, CALM, Chances, MemoryStore
-from semel.types import Term, TopicPartition
+from semel.types import Term
 from semel.verify.history import Cause, ClockSet, Complaint, Died, History, OpenFailed, SeveralNodes
 from semel.verify.world.cache_files import CacheFiles
+from semel.verify.world.line_between import LineBetween
 from semel.verify.world.loop import Process, SeededRandomness, SimulatedClock, SimulatedLoop
 from semel.verify.world.machine import ProcessTasks, stop
-from semel.verify.world.network import About, Network, OfGroup, OfId, Wire
+from semel.verify.world.network import About, Network, Wire
 from semel.verify.world.node_store import NodeStore
 from semel.verify.world.slots_seen import WatchedBucket
+from semel.verify.world.suspended import Suspended
 from semel.verify.world.troubled_calls import QUIET, CallChances, TroubledCalls
+from semel.verify.world.whereabouts import Whereabouts
 from semel.volumes.making import MakesHere
 from semel.volumes.on_store import volumes_in
 
@@ -74,7 +77,6 @@ STRAY_SHARE: Final = 0.15
 """Of those who connect elsewhere: any node is asked."""
 STOP_S_MAX: Final = 5.0
 CACHE_BYTES: Final = 2**19
-CLOSINGS_MAX: Final = 10
 
 
 class _Node(Node):
@@ -94,22 +96,6 @@ class _Node(Node):
             )
             return 0.0
         return super()._left_s(follower, followed)
-
-
-class Line:
-    """A connection from one node to another, as who has called sees it."""
-
-    def __init__(self) -> None:
-        self.reader = asyncio.StreamReader()
-        self.wire: Wire | None = None
-
-    def write(self, data: bytes, /) -> None:
-        assert self.wire is not None
-        self.wire.to_broker.write(data)
-
-    def close(self) -> None:
-        assert self.wire is not None
-        self.wire.to_broker.end()
 
 
 class SimulatedNode:
@@ -179,10 +165,7 @@ class SimulatedNode:
         called = next((node for node in self._cluster.nodes.values() if node.host == host), None)
         if called is None or self.is_alone or called.is_alone:
             raise ConnectionRefusedError(host)
-        line = Line()
-        line.wire = self._cluster.network.connect(
-            self._life, called, line.reader.feed_data, line.reader.feed_eof
-        )
+        line = LineBetween.open(self._cluster.network, self._life, called)
         return line.reader, line
 
     async def _live(self) -> None:
@@ -312,10 +295,9 @@ class Cluster:
         self.nodes: dict[int, SimulatedNode] = {}
         self.counts: Counter[str] = Counter()
         self.request_count = 0
-        self._lanes_of: dict[About, int] = {}
+        self._whereabouts = Whereabouts(self.lane_count, self._catalogue)
         self._lives: list[SimulatedNode] = []
-        self._tasks: list[asyncio.Task[Any]] = []
-        loop.set_task_factory(self._hold)  # type: ignore[arg-type]
+        self._suspended = Suspended(loop)
         loop.set_exception_handler(self._on_exception)
 
     @classmethod
@@ -345,38 +327,14 @@ class Cluster:
     def now_s(self) -> float:
         return self.loop.time()
 
-    def _hold(
-        self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **how: Any
-    ) -> "asyncio.Task[Any]":
-        # Tasks of the dead are never woken again. Were they collected while the run goes on, what
-        # they have open would be closed by the collector, on tasks that are half gone by then.
-        task = asyncio.Task(work, loop=loop, **how)
-        self._tasks.append(task)
-        return task
-
     # Whom clients ask
 
     def lane_of(self, about: About) -> int:
-        """As clients know it who have asked where a partition or a coordinator is."""
-        if self.lane_count == 1 or about is None:
-            return 0
-        lane = self._lanes_of.get(about)
-        if lane is None:
-            lane = self._looked_up(about)
-            if lane is None:
-                return 0
-            self._lanes_of[about] = lane
-        return lane
+        return self._whereabouts.lane_of(about)
 
-    def _looked_up(self, about: TopicPartition | OfGroup | OfId) -> int | None:
+    def _catalogue(self) -> Broker | None:
         leader = self.leader_of(0)
-        if leader is None or not leader.broker.lanes.leads_catalogue:
-            return None
-        if isinstance(about, TopicPartition):
-            return leader.broker.lanes.number_of(about.topic, about.partition)
-        if isinstance(about, OfGroup):
-            return leader.broker.coordinators.lane_of_group(about.group)
-        return leader.broker.coordinators.lane_of_transactional_id(about.transactional_id)
+        return None if leader is None else leader.broker
 
     def leader_of(self, lane: int) -> SimulatedNode | None:
         """The newest of those who believe to lead it."""
@@ -497,21 +455,4 @@ class Cluster:
         """Close what was left suspended, after the run, when it can do no harm."""
         for node in self._lives:
             node.end()
-        for task in self._tasks:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-                suspended = task.get_coro()
-                assert isinstance(suspended, Coroutine)
-                _close(suspended)
-
-
-def _close(suspended: Coroutine[Any, Any, Any]) -> None:
-    """What waits again for the end of others, as a group does for its tasks, is closed there."""
-    for _ in range(CLOSINGS_MAX):
-        try:
-            suspended.close()
-        except RuntimeError:
-            continue
-        except (asyncio.CancelledError, BaseExceptionGroup):
-            pass
-        return
+        self._suspended.close()

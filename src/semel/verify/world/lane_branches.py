@@ -12,7 +12,6 @@ from semel.broker.joins import Joins
 from semel.broker.peers import Peers
 from semel.errors import (
     ConcurrentTransactions,
-    InvalidTransactionState,
     NotLeaderOrFollower,
     RequestError,
     TransactionAbortable,
@@ -52,7 +51,7 @@ RULES_OF_LANES: dict[str, tuple[str, ...]] = {
         "confirmed, ended here",
         "confirmed behind a barrier",
         "told of a later term",
-        "marker of an outsider refused",
+        "marker of an outsider, coordinator asked",
     ),
     "25": ("committed", "asked again by the next leader"),
     "26": ("commit told", "abort told", "unknown, so aborted", "asked while it is open"),
@@ -286,10 +285,10 @@ def _terms(counts: Counter[str]) -> Wrapper:
 
 def _marked(counts: Counter[str]) -> Wrapper:
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(*arguments: Any) -> int:
-            code: int = function(*arguments)
-            counts["24 marker of an outsider refused"] += code == InvalidTransactionState.code
-            return code
+        def watched(*arguments: Any) -> Any:
+            code, joined = function(*arguments)
+            counts["24 marker of an outsider, coordinator asked"] += joined is not None
+            return code, joined
 
         return watched
 

@@ -1,13 +1,14 @@
 """What lanes say to each other, held up and lost on the way, and said to those who led before."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from semel.broker.broker import Broker
-from semel.lane.calls import AnyCall, AnyReply, LaneAway
+from semel.lane.calls import AnyCall, AnyReply, AskToJoin, LaneAway
 from semel.lane.leader import LedBy
 
 HELD_S: Final = (0.01, 0.05, 0.05, 0.3, 0.3, 2.0)
@@ -22,12 +23,18 @@ class CallChances:
     """Before it is heard."""
     answer_lost: float = 0.0
     answer_held: float = 0.0
+    doubled: float = 0.0
+    """It is heard once more, much later."""
+    join_held: float = 0.0
+    """A join that was granted: whoever asked for it may have ended its transaction meanwhile."""
     to_zombie: float = 0.0
     """If there is one who has led the lane that it is for, and does not know who leads it now."""
 
 
 QUIET: Final = CallChances()
-TROUBLED: Final = CallChances(0.005, 0.005, 0.005, 0.005, 0.5)
+TROUBLED: Final = CallChances(0.005, 0.005, 0.005, 0.005, 0.03, 0.01, 0.5)
+LATE: Final = CallChances(doubled=0.1, join_held=0.15, to_zombie=0.9)
+MOODS: Final = (QUIET, TROUBLED, LATE)
 
 
 class TroubledCalls:
@@ -40,6 +47,7 @@ class TroubledCalls:
         chances: Callable[[], CallChances],
         zombie_of: Callable[[int], LedBy | None],
     ) -> None:
+        self._broker = broker
         self._rng = rng
         self._chances = chances
         self._zombie_of = zombie_of
@@ -55,11 +63,19 @@ class TroubledCalls:
         if rng.random() < chances.held:
             await asyncio.sleep(rng.choice(HELD_S))
         reply = await self._ask(lane, call)
-        if rng.random() < chances.answer_held:
+        if rng.random() < chances.doubled:
+            self._broker.start_task(self._ask_again(lane, call))
+        is_join = isinstance(call, AskToJoin)
+        if rng.random() < (chances.join_held if is_join else chances.answer_held):
             await asyncio.sleep(rng.choice(HELD_S))
         if rng.random() < chances.answer_lost:
             raise LaneAway("the answer was lost on the way")
         return reply
+
+    async def _ask_again(self, lane: int, call: AnyCall) -> None:
+        await asyncio.sleep(self._rng.choice(HELD_S))
+        with contextlib.suppress(LaneAway):
+            await self._ask(lane, call)
 
     def leader_of(self, lane: int) -> LedBy | None:
         if self._rng.random() < self._chances().to_zombie:
