@@ -68,7 +68,7 @@ UNSERVED_HEAD = """
 
 # A row that the table of APIs cannot give.
 OTHERS = (
-    "| every other API | | quotas that are set, delegation tokens, share groups, KIP-848 groups, "
+    "| every other API | | delegation tokens, share groups, KIP-848 groups, "
     "reassignment of partitions, traffic between brokers |\n"
 )
 
@@ -92,7 +92,8 @@ What a client sees then:
 - Clients sign in by SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER and, over TLS alone, PLAIN, which is
   checked against the same users. SaslHandshake v0, behind which messages are no requests, is not
   served. There are no GSSAPI and no delegation tokens.
-- Certificates and keys are PEM; keystores of Java's are not read.
+- Certificates and keys are PEM files, or stores of Java's in JKS or PKCS12; no other type of
+  store is read.
 - A listener beyond loopback that asks nobody who they are is refused unless
   `allow.unauthenticated=true`.
 - A request may hold at most {element_count_max:,} array elements in all (topics, partitions,
