@@ -18,14 +18,15 @@ from typing import Final
 from bench import load, processes
 from bench.figures import Figure, Plan
 from semel.access.access_list import AccessList
-from semel.access.principal import Principal
+from semel.access.principal import Caller, Principal
+from semel.access.rights import AccessSettings, CallersRights
 from semel.access.rules import ANY, PatternType, Permission, Rule
 from semel.client.connecting.sasl import exchange
 from semel.security import Sasl
 from semel.testing import Broker
 from semel.wire.apis import BY_KEY
 from semel.wire.messages import create_acls, sasl_authenticate, sasl_handshake
-from semel.wire.rights import Operation, ResourceType
+from semel.wire.rights import WRITE_TOPIC, Operation, ResourceType
 
 TOPIC: Final = "bench"
 KB: Final = 1024
@@ -34,6 +35,7 @@ USER, PASSWORD = "bench", "a password"
 LISTENERS: Final = ("OPEN", "SECURE", "SIGNED", "BOTH")
 MAP: Final = "OPEN:PLAINTEXT,SECURE:SSL,SIGNED:SASL_PLAINTEXT,BOTH:SASL_SSL"
 _ENDPOINT: Final = re.compile(r"([A-Z]+)://[^,:]+:(\d+)")
+ASKING: Final = Principal("User", "asking")
 STRANGERS: Final = 1_000
 STRANGERS_PER_HOST: Final = 20
 HANDSHAKES_PER_S: Final = 80
@@ -201,12 +203,13 @@ def produce_with_access_lists(plan: Plan) -> Iterator[Figure]:
 
 
 def _rules(count: int) -> Iterator[Rule]:
+    """All about who asks, with prefixes of many sizes: the most that there is to look at."""
     for number in range(count):
         yield Rule(
             ResourceType.TOPIC,
-            f"topic-{number}-" if number % 2 else f"topic-{number}",
+            f"topic-{number}" + "-" * (number % 50),
             PatternType.PREFIXED if number % 2 else PatternType.LITERAL,
-            Principal("User", f"user-{number % 100}"),
+            ASKING,
             ANY,
             Operation.WRITE,
             Permission.ALLOW,
@@ -214,21 +217,40 @@ def _rules(count: int) -> Iterator[Rule]:
 
 
 def many_rules(plan: Plan) -> Iterator[Figure]:
-    """What deciding takes that nobody remembers, with 1,000 rules and with 10."""
+    """What it takes to ask for a right with 1,000 rules and with 10: one that the connection has
+    asked for before, and one that it has not."""
     names = [f"topic-{number}-x" for number in range(500)]
+    settings = AccessSettings()
+
+    def asked_again_us(access_list: AccessList) -> float:
+        rights = CallersRights(
+            Caller(ASKING, host="10.0.0.1"), lambda: access_list, settings, lambda *_: None
+        )
+        return min(_each_us(names, partial(rights.may_see, WRITE_TOPIC)) for _ in range(10))
+
+    def decided_us(access_list: AccessList) -> float:
+        allowed = partial(access_list.allowed, ASKING, "10.0.0.1", ResourceType.TOPIC)
+        return min(_each_us(names, allowed) for _ in range(10))
+
     lists = {count: AccessList(_rules(count)) for count in (10, 1_000)}
-    principal = Principal("User", "user-7")
-    spent: dict[int, list[float]] = {count: [] for count in lists}
-    for _ in range(5 * plan.repeats):
-        for count, access_list in lists.items():
-            began = time.perf_counter()
-            for name in names:
-                access_list.allowed(principal, "10.0.0.1", ResourceType.TOPIC, name)
-            spent[count].append((time.perf_counter() - began) / len(names) * 1e6)
-    few, many = (statistics.median(spent[count]) for count in (10, 1_000))
-    yield Figure(
-        "a decision: 1,000 rules / 10", many / few, "<= 2", {"of_10_us": few, "of_1000_us": many}
-    )
+    for what, measured, bound in (
+        ("a right that was asked for before", asked_again_us, "<= 1.05"),
+        ("a right that nobody remembers", decided_us, "<= 1.25"),
+    ):
+        # Other work on the machine makes it more, and never less.
+        few, many = (
+            min(measured(lists[count]) for _ in range(plan.repeats)) for count in (10, 1_000)
+        )
+        yield Figure(
+            f"{what}: 1,000 rules / 10", many / few, bound, {"of_10_us": few, "of_1000_us": many}
+        )
+
+
+def _each_us(names: Sequence[str], ask: Callable[[str], object]) -> float:
+    began = time.perf_counter()
+    for name in names:
+        ask(name)
+    return (time.perf_counter() - began) / len(names) * 1e6
 
 
 def beside_strangers(plan: Plan) -> Iterator[Figure]:

@@ -10,6 +10,7 @@ from semel.access.rights import UNRESTRICTED, AccessSettings, CallersRights
 from semel.access.rules import PatternType, Permission, Rule, RuleFilter
 from semel.wire.rights import (
     DESCRIBE_TOPIC,
+    OPERATIONS_ON,
     READ_TOPIC,
     WRITE_TOPIC,
     Operation,
@@ -61,6 +62,46 @@ def rights_of(
     )
 
 
+SHORT = st.text("ab", max_size=6)
+
+
+@given(st.lists(SHORT, max_size=25), st.data(), SHORT)
+def test_every_prefix_of_a_name_counts(prefixes: list[str], data: st.DataObject, name: str) -> None:
+    """Each allows an operation of its own, as far as there are some."""
+    operations = [each for each in Operation if each is not Operation.ALL]
+    rules = [
+        topic_rule(data.draw(st.sampled_from(operations)), prefix, PatternType.PREFIXED)
+        for prefix in prefixes
+    ]
+    access_list = AccessList(rules)
+    gone = data.draw(st.sets(st.sampled_from(rules))) if rules else set[Rule]()
+    for removed in (set[Rule](), gone):
+        # Between two decisions, as what was found before is remembered.
+        access_list.remove(removed)
+        left = [rule for rule in rules if rule not in removed]
+        allowed = access_list.allowed(ALICE, "h", ResourceType.TOPIC, name)
+        for each in operations:
+            asked = ALICE, "h", each, ResourceType.TOPIC, name
+            assert bool(allowed >> each & 1) == naive_rules.may(left, *asked)
+
+
+@given(WHOLE, ASKED, st.booleans())
+def test_all_operations_at_once_are_those_that_are_allowed_one_by_one(
+    rules: list[Rule], asked: Asked, is_generous: bool
+) -> None:
+    principal, host, _, resource_type, name = asked
+    access_list = AccessList(rules)
+    settings = AccessSettings(allows_if_no_rule=is_generous)
+    rights = CallersRights(
+        Caller(principal, host=host), lambda: access_list, settings, lambda *_: None
+    )
+    assert rights.operations(resource_type, name) == sum(
+        1 << each
+        for each in OPERATIONS_ON[resource_type]
+        if rights.may(Right(resource_type, each), name)
+    )
+
+
 @given(WHOLE, st.lists(st.integers(0, 11)), ASKED)
 def test_what_may_be_done_is_what_all_rules_together_say(
     rules: list[Rule], gone: list[int], asked: Asked
@@ -99,10 +140,18 @@ def test_what_was_decided_is_forgotten_when_rules_change(
 def test_somewhere_is_where_some_name_is_allowed(rules: list[Rule], asked: Asked) -> None:
     principal, host, operation, resource_type, _ = asked
     tried = ["~", *(name for name in NAMES if name != "*"), *(name + "~" for name in NAMES)]
-    may_somewhere = AccessList(rules).allows_somewhere(principal, host, operation, resource_type)
+    right, access_list = Right(resource_type, operation), AccessList(rules)
+    rights = CallersRights(
+        Caller(principal, host=host), lambda: access_list, AccessSettings(), lambda *_: None
+    )
+    may_somewhere = rights.may_somewhere(right)
     assert may_somewhere == any(
         naive_rules.may(rules, principal, host, operation, resource_type, name) for name in tried
     )
+    # It is remembered until the rules are others.
+    assert rights.may_somewhere(right) == may_somewhere
+    access_list.remove(rules)
+    assert not rights.may_somewhere(right)
 
 
 @given(WHOLE, RULES)

@@ -8,7 +8,7 @@ Rules are kept by whom they are about and by the name that they give, so that a 
 a few places, however many rules there are.
 """
 
-from collections import Counter
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
@@ -60,37 +60,37 @@ class _Place:
 class _Patterns:
     """Places by what they give: whether it is a prefix, and the name."""
 
-    __slots__ = ("_lengths", "lengths", "places")
+    __slots__ = ("_chains", "_prefixes", "places")
 
     def __init__(self) -> None:
         self.places: dict[tuple[bool, str], _Place] = {}
-        self._lengths: Counter[int] = Counter()
-        self.lengths: tuple[int, ...] = ()
-        """Of the prefixes, by size."""
+        self._prefixes: list[str] = []
+        """In order: what begins a name also begins the last one that is not behind that name."""
+        self._chains: dict[str, tuple[str, ...]] = {}
+        """Of a prefix that was asked for, since any has changed: those that begin it, and itself,
+        by size."""
 
     def add(self, rule: Rule) -> None:
-        key = rule.pattern_type is PatternType.PREFIXED, rule.name
-        place = self.places.get(key)
+        is_prefix = rule.pattern_type is PatternType.PREFIXED
+        place = self.places.get((is_prefix, rule.name))
         if place is None:
-            place = self.places[key] = _Place()
-            self._count(*key, 1)
+            place = self.places[is_prefix, rule.name] = _Place()
+            if is_prefix:
+                self._chains.clear()
+                insort(self._prefixes, rule.name)
         place.rules.add(rule)
         place.look()
 
     def remove(self, rule: Rule) -> None:
-        key = rule.pattern_type is PatternType.PREFIXED, rule.name
-        place = self.places[key]
+        is_prefix = rule.pattern_type is PatternType.PREFIXED
+        place = self.places[is_prefix, rule.name]
         place.rules.remove(rule)
         place.look()
         if not place.rules:
-            del self.places[key]
-            self._count(*key, -1)
-
-    def _count(self, is_prefix: bool, name: str, more: int) -> None:
-        if is_prefix:
-            self._lengths[len(name)] += more
-            self._lengths = +self._lengths
-            self.lengths = tuple(sorted(self._lengths))
+            del self.places[is_prefix, rule.name]
+            if is_prefix:
+                self._chains.clear()
+                del self._prefixes[bisect_right(self._prefixes, rule.name) - 1]
 
     def found(self, name: str) -> Iterator[_Place]:
         """Every place where something is said of this name."""
@@ -98,11 +98,31 @@ class _Patterns:
         for literal in (name, ANY) if name != ANY else (name,):
             if (place := places.get((False, literal))) is not None:
                 yield place
-        for length in self.lengths:
-            if length > len(name):
-                return
-            if (place := places.get((True, name[:length]))) is not None:
-                yield place
+        if behind := bisect_right(self._prefixes, name):
+            nearest = self._prefixes[behind - 1]
+            for prefix in self._chains.get(nearest) or self._chain(nearest, behind):
+                if not name.startswith(prefix):
+                    return
+                yield places[True, prefix]
+
+    def _chain(self, nearest: str, behind: int) -> tuple[str, ...]:
+        chain = [nearest]
+        begin = nearest[:-1]
+        while behind := bisect_right(self._prefixes, begin, 0, behind - 1):
+            other = self._prefixes[behind - 1]
+            common = _common_size(other, begin)
+            if common == len(other):
+                chain.append(other)
+                common -= 1
+            begin = begin[:common]
+        self._chains[nearest] = found = tuple(reversed(chain))
+        return found
+
+
+def _common_size(one: str, other: str) -> int:
+    """Of what both begin with."""
+    size = min(len(one), len(other))
+    return next((index for index in range(size) if one[index] != other[index]), size)
 
 
 class AccessListView(Protocol):

@@ -107,6 +107,7 @@ class CallersRights:
         self._is_super = caller.principal in settings.super_users
         self._refused = refused
         self._remembered: dict[tuple[Right, str], bool] = {}
+        self._remembered_somewhere: dict[Right, bool] = {}
         self._decided_by: AccessListView | None = None
         self._decided_by_version = -1
 
@@ -136,28 +137,26 @@ class CallersRights:
 
     def may_somewhere(self, right: Right) -> bool:
         access_list = self._current()
-        caller = self._caller
-        return (
-            self._is_super
-            or self._decide(access_list, right, _SOME_NAME)
-            or access_list.allows_somewhere(
-                caller.principal, caller.host, right.operation, right.resource_type
-            )
-        )
+        known = self._remembered_somewhere.get(right)
+        if known is None:
+            # Every rule about the caller may have to be looked at.
+            known = self._remembered_somewhere[right] = self._decide_somewhere(access_list, right)
+        return known
 
     def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         access_list = self._current()
-        return sum(
-            1 << operation
-            for operation in OPERATIONS_ON[resource_type]
-            if self._decide(access_list, Right(resource_type, operation), name)
-        )
+        if self._is_super or self._is_nobodys(access_list, resource_type, name):
+            return _EVERYTHING[resource_type]
+        caller = self._caller
+        allowed = access_list.allowed(caller.principal, caller.host, resource_type, name)
+        return allowed & _EVERYTHING[resource_type]
 
     def _current(self) -> AccessListView:
         access_list = self._access_list()
         version = access_list.version
         if access_list is not self._decided_by or version != self._decided_by_version:
             self._remembered.clear()
+            self._remembered_somewhere.clear()
             self._decided_by, self._decided_by_version = access_list, version
         return access_list
 
@@ -168,7 +167,17 @@ class CallersRights:
         resource_type, operation = right
         if access_list.allowed(caller.principal, caller.host, resource_type, name) >> operation & 1:
             return True
-        return self._allows_if_no_rule and not access_list.names(resource_type, name)
+        return self._is_nobodys(access_list, resource_type, name)
+
+    def _decide_somewhere(self, access_list: AccessListView, right: Right) -> bool:
+        caller = self._caller
+        return self._decide(access_list, right, _SOME_NAME) or access_list.allows_somewhere(
+            caller.principal, caller.host, right.operation, right.resource_type
+        )
+
+    def _is_nobodys(self, access_list: AccessListView, kind: ResourceType, name: str) -> bool:
+        """Whether no rule is about it, and all may therefore do with it what they like."""
+        return self._allows_if_no_rule and not access_list.names(kind, name)
 
 
 _SOME_NAME: Final = "hardcode"

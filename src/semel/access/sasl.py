@@ -8,12 +8,13 @@ import hashlib
 import hmac
 import json
 from base64 import b64decode, b64encode
-from collections import Counter
+from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from semel.access.scram import ITERATIONS, SALT_SIZE, Credential, Mechanism, pretended
-from semel.access.users import NAME_SIZE_MAX, UsersView
+from semel.access.users import NAME_SIZE_MAX, UsersView, by_which_checked
 from semel.errors import SemelError
 
 NONCE_SIZE_MAX: Final = 1_024
@@ -48,51 +49,47 @@ class Disguise:
 
     def __init__(self) -> None:
         self._seen: tuple[UsersView, int] | None = None
-        self._shapes: Mapping[Mechanism, list[tuple[int, int]]] = {}
+        self._shapes: Mapping[Mechanism, _Shapes] = {}
         self._rounds: Mapping[Mechanism, int] = {}
 
     def _look(self, users: UsersView) -> None:
         seen = self._seen
         if seen is None or seen[0] is not users or seen[1] != users.change_count:
             self._seen = (users, users.change_count)
-            self._shapes = _shapes(users)
+            self._shapes = {mechanism: _Shapes(users, mechanism) for mechanism in Mechanism}
             self._rounds = _rounds(users)
 
     def check(self, users: UsersView, name: str) -> "PasswordCheck":
         """Of somebody who sends the password itself."""
         self._look(users)
-        return PasswordCheck(_checked(users.of(name)), self._rounds)
+        return PasswordCheck(by_which_checked(users.of(name)), self._rounds)
 
     def of(self, users: UsersView, name: str, mechanism: Mechanism, key: bytes) -> Credential:
         self._look(users)
         made = pretended(mechanism, name, users.salt_key or key)
-        shapes = self._shapes.get(mechanism) or [(ITERATIONS, SALT_SIZE)]
         drawn = hmac.digest(users.salt_key or key, b"shape" + name.encode(), "sha512")
-        iterations, salt_size = shapes[int.from_bytes(drawn[:8], "big") % len(shapes)]
+        iterations, salt_size = self._shapes[mechanism].drawn(int.from_bytes(drawn[:8], "big"))
         salt = hashlib.shake_256(made.salt).digest(salt_size)
         return made._replace(iterations=iterations, salt=salt)
 
 
-def _shapes(users: UsersView) -> dict[Mechanism, list[tuple[int, int]]]:
-    """Iterations and sizes of salts, each as often as it is found."""
-    found: dict[Mechanism, Counter[tuple[int, int]]] = {each: Counter() for each in Mechanism}
-    for name in users:
-        for mechanism, credential in users.of(name).items():
-            found[mechanism][credential.iterations, len(credential.salt)] += 1
-    return {mechanism: sorted(counted.elements()) for mechanism, counted in found.items()}
+class _Shapes:
+    """Iterations and sizes of salts, each drawn as often as it is found."""
 
+    def __init__(self, users: UsersView, mechanism: Mechanism) -> None:
+        counts = {key[1:]: count for key, count in users.shapes.items() if key[0] is mechanism}
+        self._shapes = sorted(counts) or [(ITERATIONS, SALT_SIZE)]
+        self._ends = list(accumulate(counts.get(each, 1) for each in self._shapes))
 
-def _checked(known: Mapping[Mechanism, Credential]) -> Credential | None:
-    """By which a password is checked: the cheaper one, if there are both."""
-    return known.get(Mechanism.SCRAM_SHA_256) or known.get(Mechanism.SCRAM_SHA_512)
+    def drawn(self, number: int) -> tuple[int, int]:
+        return self._shapes[bisect_right(self._ends, number % self._ends[-1])]
 
 
 def _rounds(users: UsersView) -> dict[Mechanism, int]:
     """The most that the check of any user's password takes of each mechanism."""
     found: dict[Mechanism, int] = {}
-    for name in users:
-        if (kept := _checked(users.of(name))) is not None:
-            found[kept.mechanism] = max(found.get(kept.mechanism, 0), kept.iterations)
+    for mechanism, iterations in users.checks:
+        found[mechanism] = max(found.get(mechanism, 0), iterations)
     return found or {Mechanism.SCRAM_SHA_256: ITERATIONS}
 
 
