@@ -82,13 +82,13 @@ async def _commit(broker: "Broker", call: Call, lane: Lane, prepared: Transactio
         return Answer(EndTxnResponse(error_code=error.code))
     broker.metrics.transactions_committed += 1
     broker.metrics.commit_decided(began_s)
-    current = lane.view.transaction(prepared.transactional_id)
-    producer = prepared.producer_id, prepared.producer_epoch
-    if prepared.next_producer_id != NO_PRODUCER_ID and current is not None:
+    # As this commit leaves it: an incarnation that has begun since has an epoch of its own.
+    producer_id, epoch = prepared.producer_id, prepared.producer_epoch
+    if prepared.next_producer_id != NO_PRODUCER_ID:
         # The epochs of the producer id have run out.
-        producer = current.producer_id, current.producer_epoch
+        producer_id, epoch = prepared.next_producer_id, ProducerEpoch(0)
     # No crash can take it back, durable or not.
-    return Answer(EndTxnResponse(producer_id=producer[0], producer_epoch=producer[1]), NO_MARKS)
+    return Answer(EndTxnResponse(producer_id=producer_id, producer_epoch=epoch), NO_MARKS)
 
 
 async def _repeat(

@@ -29,6 +29,7 @@ from semel.errors import (
 from semel.lane.leader import LedBy
 from semel.lane.producing import TakeProducerId
 from semel.transactions.commands import InitProducer
+from semel.transactions.transaction import Transaction
 from semel.types import ProducerEpoch, ProducerId, TransactionalId
 from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from semel.wire.rights import IDEMPOTENT_WRITE, WRITE_ID, WRITE_TOPIC
@@ -86,7 +87,12 @@ def _is_quiet(broker: "Broker", name: TransactionalId) -> bool:
     current = view.transaction(name)
     if current is None:
         return True
-    return not current.lanes and not view.is_unconfirmed(current.producer_id)
+    return not current.lanes and not any(map(view.is_unconfirmed, _producer_ids(current)))
+
+
+def _producer_ids(current: Transaction) -> tuple[ProducerId, ProducerId]:
+    """Under which lanes may hold something of it: its epochs may just have run out."""
+    return current.producer_id, current.previous_producer_id
 
 
 async def _initialise_later(
@@ -103,9 +109,10 @@ async def _initialise_later(
                 await commits.decide_and_tell(prepared)
         # It may have been taken from the client meanwhile.
         _check_allowed(request, call)
-        before = lane.view.transaction(name)
         producer_id, epoch = _initialise(broker, request, call)
-        for each in {producer_id, before.producer_id if before else producer_id}:
+        current = lane.view.transaction(name)
+        assert current is not None, f"{name!r} was initialised"
+        for each in _producer_ids(current):
             if not await commits.until_finished(each, PATIENCE_S):
                 raise ConcurrentTransactions(
                     f"not all lanes have confirmed how the last transaction of {name!r} ended"
