@@ -689,6 +689,33 @@ async def test_a_deletion_that_the_catalogue_lost_has_cost_no_records(machine: T
         assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
 
 
+@plain_python
+@on_two_lanes
+async def test_a_lane_that_is_to_be_told_of_partitions_does_not_drop_them_before_the_catalogue(
+    machine: TwoLanes,
+) -> None:
+    def full(size: int, kept_size: int) -> None:
+        raise JournalFull("no room")
+
+    async with machine.broker() as broker:
+        await create(broker)
+        assert await produced(broker, over_both()) == EMPTY
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(broker.journals[1], "reserve", full)
+            grown = CreatePartitionsRequest([CreatePartitionsTopic("t", 2 * LANE_COUNT)])
+            (result,) = (await call(broker, "create_partitions", 3, grown)).results
+            assert result.error_code == NONE
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(machine.devices[0], "submit_write", lambda *_: None)
+            ask(broker, "delete_topics", 6, DeleteTopicsRequest([DeleteTopicState("t")]))
+            # Time enough for lanes to be told what they had no room for.
+            await elapse(60)
+            assert broker.lanes.by_number[1].view.hosts("t")
+    machine.lose_power()
+    async with machine.broker() as broker:
+        assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
+
+
 @on_two_lanes
 async def test_a_topic_that_the_catalogue_lost_is_dropped_when_it_is_led_again(
     machine: TwoLanes,
