@@ -377,6 +377,7 @@ LANES_BUGS = [
         rules.who_hears_of_a_commit_can_read_it,
     ),
     LanesBug(30, the_stable_end_is_told_at_once, rules.the_stable_end_never_falls),
+    LanesBug(30, the_stable_end_is_told_at_once, rules.what_was_shown_is_found_by_its_time),
     LanesBug(
         30,
         the_stable_end_is_told_at_once,

@@ -33,6 +33,7 @@ from support.transactional_wire import Fetched
 
 LANE_COUNT = 3
 READ_COMMITTED = 1
+LATEST, MAX_TIMESTAMP = -1, -3
 
 
 class _Least(Random):
@@ -188,10 +189,17 @@ async def fetched_code(broker: Broker, partition: int, isolation_level: int) -> 
 
 async def stable_end(broker: Broker, partition: int, topic: str = "t") -> tuple[int, int]:
     """Error code and last stable offset."""
-    wanted = ListOffsetsPartition(partition, -1, -1)
+    return await offset_at(broker, partition, LATEST, topic)
+
+
+async def offset_at(
+    broker: Broker, partition: int, timestamp_ms: int, topic: str = "t"
+) -> tuple[int, int]:
+    """Error code, and the first offset at this time or behind it that is stable; -1: none."""
+    wanted = ListOffsetsPartition(partition, -1, timestamp_ms)
     topics = [ListOffsetsTopic(topic, [wanted])]
     request = ListOffsetsRequest(-1, READ_COMMITTED, topics)
-    answer = await call(broker, "list_offsets", 6, request)
+    answer = await call(broker, "list_offsets", 7, request)
     (found,) = answer.topics[0].partitions
     return found.error_code, found.offset
 

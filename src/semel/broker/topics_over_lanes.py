@@ -31,8 +31,8 @@ class TopicsOverLanes:
         """Topics that the catalogue has forgotten and other lanes may still have parts of. Law:
         none is made anew before all have dropped them."""
         self._behind: set[str] = set()
-        """Topics that a lane could not be told of, as it had no room. Law: of those being deleted it
-        holds none before the catalogue has durably forgotten them."""
+        """Topics that a lane could not be told of, as it had no room. Law: of those being deleted
+        it holds none before the catalogue has durably forgotten them."""
         self.telling: Tells | None = None
         """To the lanes of other workers, where the catalogue is led."""
         self._gone: dict[str, int] = {}

@@ -6,8 +6,11 @@ another tier: nothing; v10  how long another tier may be waited for; v11  -6, th
 to go there: nothing
 
 The end of a partition is its durable end; for read_committed, where its first open transaction
-begins. A timestamp finds the first record at or after it,
-which means opening the one batch that holds it.
+begins. A timestamp finds the first record at or after it, which means opening the one batch that
+holds it.
+
+Where a leader before may have shown more of what is committed than is known here yet (rule 30),
+read_committed is refused an end, and a record that is not found before it.
 """
 
 from typing import TYPE_CHECKING
@@ -123,12 +126,16 @@ class _Searches:
             lane, partition, bound = self._partition(topic, wanted)
         except RequestError as error:
             return ListOffsetsPartitionResponse(wanted.partition_index, error.code)
+        is_end_known = self._is_end_known(lane, partition)
         try:
             if timestamp_ms == MAX_TIMESTAMP:
                 found = await lane.log.youngest(partition, bound)
             else:
                 found = await lane.log.find_time(partition, timestamp_ms, bound)
             lane.check_leads()
+            if not is_end_known and (found is None or timestamp_ms == MAX_TIMESTAMP):
+                # A leader before may have shown such a record behind this bound.
+                raise self._end_not_known()
             # It may have been taken from the client while this was searched.
             self._call.require(DESCRIBE_TOPIC, topic)
         except RequestError as refusal:
@@ -139,12 +146,18 @@ class _Searches:
             return ListOffsetsPartitionResponse(wanted.partition_index, StorageError.code)
         return ListOffsetsPartitionResponse(wanted.partition_index, 0, *(found or NOT_FOUND))
 
-    def _check_stable_end(self, lane: Lane, partition: PartitionView) -> None:
-        if not lane.view.knows_stable_end(partition.topic_partition):
-            reason = "how a transaction over lanes has ended is being asked for"
-            if self._version < NOT_AVAILABLE_SINCE:
-                raise LeaderNotAvailable(reason)
-            raise OffsetNotAvailable(reason)
+    @property
+    def _is_committed(self) -> bool:
+        return self._request.isolation_level == READ_COMMITTED
+
+    def _is_end_known(self, lane: Lane, partition: PartitionView) -> bool:
+        return not self._is_committed or lane.view.knows_stable_end(partition.topic_partition)
+
+    def _end_not_known(self) -> RequestError:
+        reason = "how a transaction over lanes has ended is being asked for"
+        if self._version < NOT_AVAILABLE_SINCE:
+            return LeaderNotAvailable(reason)
+        return OffsetNotAvailable(reason)
 
     def _partition(
         self, topic: str, wanted: ListOffsetsPartition
@@ -156,8 +169,8 @@ class _Searches:
             raise UnsupportedVersion(f"timestamp {timestamp_ms} has no meaning")
         lane, partition = self._broker.lanes.of(TopicPartition(topic, wanted.partition_index))
         lane.view.check_leader_epoch(wanted.current_leader_epoch)
-        if self._request.isolation_level == READ_COMMITTED:
-            if timestamp_ms == LATEST:
-                self._check_stable_end(lane, partition)
+        if self._is_committed:
+            if timestamp_ms == LATEST and not self._is_end_known(lane, partition):
+                raise self._end_not_known()
             return lane, partition, partition.last_stable_offset
         return lane, partition, partition.high_watermark
