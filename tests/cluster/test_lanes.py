@@ -18,7 +18,8 @@ from semel.cluster.messages import (
     Rebalance,
     Refused,
 )
-from semel.errors import NONE, ConcurrentTransactions, NotLeaderOrFollower
+from semel.errors import NONE, ConcurrentTransactions, NotLeaderOrFollower, StoreBehind
+from semel.lane.lane import Lane
 from semel.records.records import Record, encode_batch
 from semel.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -99,6 +100,31 @@ async def test_lanes_go_on_when_the_leader_of_lane_0_is_killed(cluster: Simulate
     after = await cluster.all_led(4)
     kept = {number for number, node_id in led.items() if node_id != controller.node_id}
     assert {number: after[number] for number in kept} == {number: led[number] for number in kept}
+
+
+@on_nodes(1, 2, lanes=2)
+async def test_who_has_no_room_to_bring_its_lanes_in_line_tries_again(
+    cluster: SimulatedCluster,
+) -> None:
+    await cluster.all_led(2)
+    controller = await cluster.leader()
+    (other,) = (node for node in cluster.nodes.values() if node is not controller)
+    align = other.broker.topics.align
+    refused: list[Lane] = []
+
+    def behind_at_first(lane: Lane) -> None:
+        if lane.number == 0 and not refused:
+            refused.append(lane)
+            raise StoreBehind("lane 1 cannot drop what was deleted")
+        align(lane)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(other.broker.topics, "align", behind_at_first)
+        controller.kill()
+        assert await cluster.leader(but=controller) is other
+    assert len(refused) == 1
+    await create(cluster, "t")
+    assert await produced(other, "t", 0, b"v") == NONE
 
 
 @on_nodes(1, 2, 3, lanes=4, seeds=range(3))

@@ -341,8 +341,9 @@ class Node:
             journal, followed, gone = await self._stand_by()
             try:
                 lane = await self.host.take_journal(CATALOGUE_LANE, journal, self.leader, followed)
-            except (JournalFailed, NotLeaderOrFollower):
-                # Another was faster, before anybody was served here.
+            except (JournalFailed, JournalFull, NotLeaderOrFollower):
+                # Another was faster, or a lane that is led here has no room to drop what is
+                # deleted. Nobody was served here.
                 continue
             await self._lead(lane, journal, gone)
 

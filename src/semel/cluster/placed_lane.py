@@ -84,7 +84,8 @@ class PlacedLane:
                 # Whatever is wrong with one lane, the others are led.
                 await self._be_in_trouble(error)
             except (JournalFailed, JournalFull, NotLeaderOrFollower):
-                # Another has fenced it, before anybody was served here.
+                # Another has fenced it, or there is no room to drop what is deleted. Nobody was
+                # served here.
                 continue
             else:
                 self.trouble = ""
