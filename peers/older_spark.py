@@ -3,6 +3,7 @@
 Says what it has found, a line for each thing, so that one may compare versions.
 """
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -53,6 +54,33 @@ def stream(spark: Session, **options: str) -> DataFrame:
     return frame.select("key", "value", "timestamp", "headers")
 
 
+def runs_over_a_topic_made_twice_again(servers: str, spark: Session, folder: Path) -> list[int]:
+    """The rows of each, when the batch that has to be run again was of one that is gone by now."""
+
+    def make(count: int) -> None:
+        rows = [f"{number}" for number in range(count)]
+        semel.write("fleeting", pa.table({"value": rows}), bootstrap_servers=servers)
+
+    def run(**options: str) -> int:
+        reader = spark.readStream.format("semel").option("subscribe", "fleeting")
+        frame = reader.option("startingOffsets", "earliest").options(**options).load()
+        sink = frame.select("value").writeStream.format("semel").option("topic", "kept")
+        query = queries.finish(sink, folder)
+        return sum(batch["numInputRows"] for batch in query.recentProgress)
+
+    with semel.Admin(servers) as admin:
+        make(10)
+        rows = [run()]
+        admin.delete_topics("fleeting")
+        make(12)
+        with contextlib.suppress(PySparkException):
+            # Refused, since what was unread of the first one is gone.
+            rows.append(run())
+        admin.delete_topics("fleeting")
+        make(7)
+        return [*rows, run(failOnDataLoss="false"), run(failOnDataLoss="false")]
+
+
 def main(folder: Path) -> None:
     with semel.spark.session() as spark:
         say("pyspark", ".".join(pyspark.__version__.split(".")[:2]))
@@ -80,6 +108,7 @@ def main(folder: Path) -> None:
         batch = frame.select("key", "value", "timestamp", "headers").write.format("semel")
         batch.mode("append").option("topic", "batch").save()
         say("batch", copied(servers, "batch"))
+        say("remade", *runs_over_a_topic_made_twice_again(servers, spark, folder / "remade"))
         try:
             limited = stream(spark, maxOffsetsPerTrigger="100").writeStream.format("semel")
             query = queries.finish(limited.option("topic", "limited"), folder / "limited")

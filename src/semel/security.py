@@ -141,4 +141,5 @@ def _reading(*files: str | None) -> Iterator[None]:
             f"they have to be PEM, or a JKS or PKCS12 store"
         ) from None
     except OSError as error:
-        raise ConfigError(f"certificates cannot be read from {names} ({error})") from None
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"certificates cannot be read from {names}: {reason}") from None

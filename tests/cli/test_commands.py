@@ -31,7 +31,11 @@ def test_topics_are_created_listed_and_deleted(run: Run) -> None:
     assert (code, out) == (1, "")
     assert err.startswith("semel: ")
     assert "cli-a" in err
-    assert run("topic", "create", "cli-a", "--if-not-exists")[0] == 0
+    assert run("topic", "create", "cli-a", "--if-not-exists") == (
+        0,
+        "topic cli-a exists already\n",
+        "",
+    )
     eventually(run, "topic", "list", holds=lambda out: ["cli-a", "2", "1"] in rows(out))
     _, out, _ = run("topic", "list")
     assert rows(out)[0] == ["NAME", "PARTITIONS", "REPLICAS"]
@@ -41,6 +45,29 @@ def test_topics_are_created_listed_and_deleted(run: Run) -> None:
     eventually(run, "topic", "describe", "cli-a", holds=lambda said: "does not exist" in said)
     code, out, err = run("topic", "describe", "cli-a")
     assert (code, out, err) == (1, "", "semel: topic cli-a does not exist\n")
+
+
+def test_of_several_topics_all_are_created_or_none(run: Run) -> None:
+    run("topic", "create", "all-or-none-a")
+    code, out, err = run("topic", "create", "all-or-none-b", "all or none")
+    assert (code, out) == (1, "")
+    refused, rest = err.splitlines()
+    assert "'all or none' has characters" in refused
+    assert rest == "semel: no topic was created"
+    code, out, err = run("topic", "create", "all-or-none-b", "all-or-none-a")
+    assert (code, out) == (1, "")
+    assert "all-or-none-a" in err
+    assert err.endswith("semel: no topic was created\n")
+    assert "all-or-none-b" not in run("topic", "list")[1]
+    _, out, _ = run("topic", "create", "all-or-none-b", "all-or-none-a", "--if-not-exists")
+    assert sorted(out.splitlines()) == [
+        "created topic all-or-none-b",
+        "topic all-or-none-a exists already",
+    ]
+    _, out, _ = run(
+        "topic", "create", "all-or-none-b", "all-or-none-a", "--if-not-exists", "--json"
+    )
+    assert all(each["error"] is None for each in json.loads(out))
 
 
 def test_a_topic_is_described_with_its_settings_and_offsets(run: Run, tmp_path: Path) -> None:
@@ -114,7 +141,8 @@ def test_an_offset_behind_the_end_deletes_nothing(run: Run, tmp_path: Path) -> N
     run("produce", "cli-s", lines(tmp_path / "in", "a", "b"))
     code, out, err = run("topic", "delete-records", "cli-s", "--before", "3")
     assert (code, out) == (1, "")
-    assert err == "semel: cli-s-0: the offset is not between 0 and the end of the log\n"
+    told = "semel: offset 3 is not there yet: cli-s-0 ends at 2; nothing was deleted\n"
+    assert err == told
     assert run("consume", "cli-s", "-e", "-f", "%s")[1] == "ab"
     run("topic", "alter-config", "cli-s", "-c", "cleanup.policy=compact")
     compacted = "semel: cli-s-0: its topic is compacted, and keeps the newest record of each key\n"
@@ -122,6 +150,20 @@ def test_an_offset_behind_the_end_deletes_nothing(run: Run, tmp_path: Path) -> N
     eventually(run, *delete, holds=lambda said: said == compacted)
     code, _, err = run("topic", "delete-records", "cli-s", "--before", "1", "-p", "7")
     assert (code, err) == (1, "semel: topic cli-s has no partition 7: it has 1\n")
+
+
+def test_an_offset_behind_the_end_of_one_partition_deletes_nothing_of_the_others(
+    run: Run, tmp_path: Path
+) -> None:
+    run("topic", "create", "cli-u", "-p", "2")
+    run("produce", "cli-u", lines(tmp_path / "in", "a", "b"), "-p", "1")
+    delete = ["topic", "delete-records", "cli-u", "--before", "2"]
+    code, out, err = run(*delete)
+    assert (code, out) == (1, "")
+    assert "cli-u-0 ends at 0; nothing was deleted" in err
+    assert run("consume", "cli-u", "-e", "-f", "%s")[1] == "ab"
+    assert run(*delete, "-p", "1")[0] == 0
+    assert run("consume", "cli-u", "-e")[1] == ""
 
 
 def test_settings_of_a_broker_of_all_and_of_a_topic_are_set_shown_and_taken_back(run: Run) -> None:
@@ -446,6 +488,40 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["topic", "trim"], "NAME is missing; `semel topic trim --help` tells what it takes"),
+        (["topic", "trim", "x"], "--before is missing; `semel topic trim --help` tells"),
+        (["topic", "trim", "x", "--before"], "--before has nothing behind it; `semel topic trim"),
+        (["group", "offset-delete", "x"], "--topic is missing; `semel group offset-delete --help`"),
+        (["group", "offset-delete", "x", "-t"], "--topic has nothing behind it; `semel group"),
+        (["topic", "trim", "x", "--before", "@2024-13-01"], "as @2024-05-01T12:00, @-1h or @17"),
+        (["consume", "x", "-o", "@soon"], "as @2024-05-01T12:00, @-1h or @1700000000000"),
+        (["serve", "--worker", "2"], "--worker 2; did you mean '--workers'? `semel serve --help`"),
+        (["serve", "--volumes", "nowhere"], "--volumes nowhere: volumes lie in a store at one of"),
+        (
+            ["topic", "list", "-X", "security.protocol=SSL", "-X", "ssl.ca.location=/nowhere"],
+            "certificates cannot be read from /nowhere: no such file or directory",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_missing_or_mistyped_is_named(
+    run: Run,
+    arguments: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert not [*tmp_path.iterdir()]
+
+
 def test_what_no_command_takes_is_named(run: Run) -> None:
     _, _, err = run("topic", "alter-config", "x", "retention.ms=1")
     assert err == "semel: retention.ms=1: nothing takes this; --help shows what does\n"
@@ -537,7 +613,9 @@ def test_a_line_that_is_too_long_for_its_topic_is_refused(run: Run, tmp_path: Pa
     code, out, err = run("produce", "cli-long", lines(tmp_path / "in", "x" * 2_000))
     assert (code, out) == (1, "")
     assert re.fullmatch(
-        r"semel: cli-long-0: a batch of 20\d\d bytes is larger than the topic takes\n", err
+        r"semel: cli-long-0: a batch of 20\d\d bytes is larger than the topic takes "
+        r"\(its setting max\.message\.bytes\)\n",
+        err,
     )
 
 

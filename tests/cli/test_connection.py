@@ -92,7 +92,7 @@ def test_names_of_librdkafka_stand_for_those_of_kafka_in_any_place() -> None:
         (["sasl.usrname=x"], "there is no setting 'sasl.usrname'; did you mean 'sasl.username'?"),
         (["sasl.password=tulip"], "would show to everyone on this machine"),
         (["request.timeout.ms=soon"], "request.timeout.ms is 'soon': it is a number"),
-        (["security.protocol=TLS"], "security.protocol is 'tls'"),
+        (["security.protocol=TLS"], "security.protocol is 'TLS'"),
     ],
 )
 def test_a_mistake_in_arguments_is_told(given: list[str], words: str) -> None:

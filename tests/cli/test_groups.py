@@ -109,6 +109,19 @@ def test_a_group_is_moved_in_one_partition_and_forgets(run: Run, shops: tuple[st
     assert (code, err) == (1, f"semel: group cli-moved has no offsets in {one}\n")
 
 
+def test_a_group_that_had_no_offsets_is_told_when_it_is_moved(
+    run: Run, shops: tuple[str, str]
+) -> None:
+    first, _ = shops
+    code, _, err = run("group", "seek", "cli-seeking", "--topic", first, "--to", "start")
+    assert code == 0
+    assert err.startswith("semel: group cli-seeking had no offsets, and has these now")
+    code, _, err = run("group", "seek", "cli-seekng", "--topic", first, "--to", "start")
+    assert code == 0
+    assert "did you mean 'cli-seeking'?" in err
+    assert run("group", "seek", "cli-seeking", "--to", "end")[2] == ""
+
+
 def test_topics_are_named_by_a_pattern(run: Run, shops: tuple[str, str]) -> None:
     _, out, _ = run("topic", "list", "^shop-.*o", "--json")
     assert [each["name"] for each in json.loads(out)] == list(shops)

@@ -54,6 +54,17 @@ def test_what_is_no_record_is_told(line: str, sentence: str) -> None:
     assert str(refused.value).startswith(sentence)
 
 
+def test_a_partition_that_the_topic_does_not_have_is_told_with_its_line(
+    run: Run, tmp_path: Path
+) -> None:
+    run("topic", "create", "input-p", "-p", "2")
+    (tmp_path / "in").write_text('{"value": "a", "partition": 1}\n{"value": "b", "partition": 2}\n')
+    code, out, err = run("produce", "input-p", str(tmp_path / "in"), "--input", "json")
+    assert (code, out) == (1, "1 record to input-p partition 1, from offset 0\n")
+    assert "line 2 has 2 as its partition, and topic input-p has 2, counted from 0" in err
+    assert run("consume", "input-p", "-e", "-f", "%s")[1] == "a"
+
+
 def contents(out: str) -> list[str]:
     """What is printed of records, but not where they are."""
     found = [json.loads(line) for line in out.splitlines()]

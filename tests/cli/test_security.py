@@ -78,7 +78,7 @@ def test_arguments_and_profiles_speak_tls_as_well(
         assert (code, "safe" in out) == (0, True)
         code, _, err = run("topic", "list", "-b", address, "-X", "security.protocol=ssl")
         assert code == 1
-        assert "is not trusted: self-signed certificate" in err
+        assert "is not trusted: self-signed certificate; ssl.truststore.location names" in err
 
 
 def test_an_application_is_run_with_the_tls_of_arguments(
@@ -142,7 +142,7 @@ def test_a_command_signs_in(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("security.protocol=TLS", "security.protocol is 'tls': it is one of plaintext, ssl"),
+        ("security.protocol=TLS", "security.protocol is 'TLS': it is one of PLAINTEXT, SSL"),
         (
             "security.protocol=SSL\nssl.truststore.type=BKS",
             "ssl.truststore.type is 'BKS': it is one of",

@@ -69,6 +69,7 @@ workers = 2
         ('[serve]\nworkers = "many"', "invalid int value: 'many'"),
         ("[serve]\nlisten.host = 1", "serve.listen must not be a table"),
         ("serve = 1", "serve must be a table"),
+        ("[sreve]\nworkers = 2", r"there is no table \[sreve\]; did you mean 'serve'?"),
         ('[serve]\nset = "num.partitions=1"', r"settings stand outside of \[serve\]"),
         ('[serve]\nlog-level = "loud"', "invalid choice: 'loud'"),
     ],

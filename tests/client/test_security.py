@@ -94,7 +94,9 @@ def test_a_wrong_password_is_told(mechanism: str) -> None:
 
 
 def test_a_mechanism_that_the_broker_does_not_have_is_told_with_those_it_has() -> None:
-    with pytest.raises(UnsupportedSaslMechanism, match="it has SCRAM-SHA-256"):
+    with pytest.raises(
+        UnsupportedSaslMechanism, match=r"it does not take .*: it has SCRAM-SHA-256"
+    ):
         sign_in(Security(sasl=Sasl("PLAIN", USER, PASSWORD)), mechanism="SCRAM-SHA-256")
 
 
@@ -110,9 +112,9 @@ def test_a_broker_that_is_not_trusted_is_not_talked_to() -> None:
 
 
 def test_a_file_that_is_missing_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"from /nowhere/ca\.pem \(.*No such file"):
+    with pytest.raises(ConfigError, match=r"from /nowhere/ca\.pem: no such file or dir"):
         tls_context(Tls(trusted="/nowhere/ca.pem"))
-    with pytest.raises(ConfigError, match=r"from /nowhere/me\.pem and /nowhere/me\.key \("):
+    with pytest.raises(ConfigError, match=r"from /nowhere/me\.pem and /nowhere/me\.key: no such"):
         tls_context(
             Tls(str(CERTIFICATE), certificate_file="/nowhere/me.pem", key_file="/nowhere/me.key")
         )

@@ -50,7 +50,7 @@ def test_tls_alone_and_sasl_alone() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"security__protocol": "TLS"}, "it is one of plaintext, ssl"),
+        ({"security__protocol": "TLS"}, "it is one of PLAINTEXT, SSL"),
         ({"security__protocol": "SSL", "ssl__truststore__type": "BKS"}, "one of PEM, JKS"),
         ({"security__protocol": "SASL_SSL", "sasl__mechanism": "GSSAPI"}, "it is one of PLAIN"),
         (

@@ -29,6 +29,7 @@ from semel.client.producing.settings import settings_of as check_producer
 from semel.errors import ConfigError
 from semel.security import SecurityLike
 from semel.spelling import unknown_name
+from semel.topic_names import check_name
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -118,6 +119,8 @@ class App:
                 raise ConfigError(f"{option} is {count}, and must be positive")
         kinds = retry_on if isinstance(retry_on, tuple) else (retry_on,)
         retry_policy = check_retry_policy(RetryPolicy(retries, backoff_ms, backoff_ms_max, kinds))
+        if dead_letters is not None:
+            check_name(dead_letters)
         if consumer_options.get("enable_auto_commit"):
             raise ConfigError("a listener commits what is done: enable_auto_commit would not")
         own = inspect.signature(self.listener).parameters

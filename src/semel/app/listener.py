@@ -12,6 +12,7 @@ from semel.app.payload import CallShape, Payload, last_name_of
 from semel.client.consuming.deserializers import Deserializers
 from semel.client.consuming.settings import ConsumerOptions
 from semel.errors import ConfigError
+from semel.topic_names import check_name
 
 Topics = tuple[str, ...] | re.Pattern[str]
 
@@ -62,6 +63,8 @@ def topics_of(topics: str | Sequence[str] | re.Pattern[str]) -> Topics:
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if not names:
         raise ConfigError("a listener needs a topic")
+    for name in names:
+        check_name(name)
     return names
 
 

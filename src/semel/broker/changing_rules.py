@@ -23,7 +23,10 @@ CHANGES_MAX: Final = 10_000
 """Rules or filters of one request, as in Kafka."""
 RULES_PER_FRAME: Final = 100
 """A rule may have 3,000 characters."""
-IS_OFF: Final = "there are no access lists: whoever reaches this broker may do everything"
+IS_OFF: Final = (
+    "there are no access lists: whoever reaches this broker may do everything. "
+    "The setting authorizer.class.name turns them on"
+)
 
 
 def check(broker: "Broker", call: Call, count: int) -> None:

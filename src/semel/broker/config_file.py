@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from semel.errors import ConfigError
+from semel.spelling import hint_at
 
 OPTIONS_TABLE: Final = "serve"
 """The table of a file that holds options of `semel serve`, without their dashes."""
@@ -42,11 +43,16 @@ def options_in(file: Path) -> list[str]:
 
 def _read_toml(file: Path) -> dict[str, object]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        told = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: {error}") from error
+    for name, value in told.items():
+        is_mistyped = name != OPTIONS_TABLE and isinstance(value, Mapping)
+        if is_mistyped and (hint := hint_at(name, [OPTIONS_TABLE])):
+            raise ConfigError(f"{file}: there is no table [{name}]{hint}")
+    return told
 
 
 def _flatten(table: Mapping[str, object], folder: Path, prefix: str = "") -> dict[str, object]:

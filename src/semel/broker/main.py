@@ -238,7 +238,7 @@ async def _serve_tiered(
     folder = options.data
     if urlsplit(url).scheme not in BUCKETS:
         known = ", ".join(f"{scheme}://" for scheme in sorted(BUCKETS))
-        raise ConfigError(f"{shown_url(url)}: volumes lie in a store at one of {known}")
+        raise ConfigError(f"--volumes {shown_url(url)}: volumes lie in a store at one of {known}")
     store = open_store(StoreSettings.of(url, options.store_options), Random())
     randomness = SystemRandomness()
     with work_folder(options.cache) as cache_folder:

@@ -16,8 +16,8 @@ from semel.cli.output import note, say_json, say_table
 from semel.cli.place import END, Place, PlaceKind, offsets_of, parse_place
 from semel.client.admin import topics
 from semel.client.cluster.cluster import Cluster
-from semel.client.cluster.offsets import beginnings_of
-from semel.errors import RequestError
+from semel.client.cluster.offsets import beginnings_of, ends_of
+from semel.errors import OffsetOutOfRange, RequestError
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
@@ -46,6 +46,7 @@ def delete_records(
 
     async def work(cluster: Cluster) -> list[_Shortened]:
         wanted = await choose_partitions(cluster, [name], numbers)
+        await _check_ends(cluster, place, wanted)
         offsets = await _offsets_to_delete_before(cluster, place, wanted)
         prior = await beginnings_of(cluster, wanted)
         outcomes = await topics.delete_records_before(cluster, offsets)
@@ -66,6 +67,20 @@ class _Shortened(NamedTuple):
     @property
     def error(self) -> str | None:
         return str(self.outcome) if isinstance(self.outcome, RequestError) else None
+
+
+async def _check_ends(
+    cluster: Cluster, place: Place, partitions: Collection[TopicPartition]
+) -> None:
+    """A cluster would shorten some partitions, and leave those that end before."""
+    if place.kind != PlaceKind.OFFSET:
+        return
+    ends = await ends_of(cluster, partitions)
+    if short := [each for each in partitions if ends[each] < place.number]:
+        told = ", ".join(f"{each} ends at {ends[each]}" for each in short)
+        raise OffsetOutOfRange(
+            f"offset {place.number} is not there yet: {told}; nothing was deleted"
+        )
 
 
 async def _offsets_to_delete_before(

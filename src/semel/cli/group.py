@@ -13,6 +13,7 @@ from semel.cli.arguments import (
     parse_partition_numbers,
 )
 from semel.cli.output import (
+    note,
     say,
     say_each,
     say_fields,
@@ -27,6 +28,7 @@ from semel.client.admin.groups import GroupDescription, GroupListing
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import ends_of
 from semel.errors import ConfigError, GroupIdNotFound, RequestError, UnknownTopicOrPartition
+from semel.spelling import hint_at
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
@@ -102,6 +104,11 @@ def seek(
         partitions = await cluster.existing(partitions)
         after = await offsets_of(cluster, place, partitions)
         await groups.commit_offsets(cluster, group, after)
+        if not before:
+            known = [
+                each.group_id for each in await groups.list_all(cluster) if each.group_id != group
+            ]
+            note(f"group {group} had no offsets, and has these now{hint_at(group, known)}")
         return [(*partition, before.get(partition), after[partition]) for partition in partitions]
 
     rows = target.run(work)

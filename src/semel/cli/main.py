@@ -6,8 +6,12 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted, 141 nob
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from semel.errors import ConfigError, SemelError
+
+if TYPE_CHECKING:
+    from cyclopts import MissingArgumentError
 
 FAILED = 1
 USAGE = 2
@@ -55,7 +59,7 @@ def _serve(tokens: list[str]) -> int:
 
 
 def _dispatch(tokens: list[str]) -> int:
-    from cyclopts import CycloptsError, UnusedCliTokensError
+    from cyclopts import CycloptsError, MissingArgumentError, UnusedCliTokensError
 
     from semel.cli.app import app
 
@@ -64,9 +68,20 @@ def _dispatch(tokens: list[str]) -> int:
     except UnusedCliTokensError as error:
         surplus = " ".join(error.unused_tokens or ())
         raise ConfigError(f"{surplus}: nothing takes this; --help shows what does") from None
+    except MissingArgumentError as error:
+        raise ConfigError(_missing(error, tokens)) from None
     except CycloptsError as error:
         raise ConfigError(" ".join(str(error).split())) from None
     return int(command(*bound.args, **bound.kwargs) or 0)
+
+
+def _missing(error: "MissingArgumentError", tokens: list[str]) -> str:
+    command = " ".join(["semel", *(error.command_chain or ())])
+    names = error.argument.names if error.argument is not None else ()
+    name = max(names, key=len, default="an argument")
+    given = error.argument is not None and any(each in tokens for each in names)
+    lacks = f"{name} has nothing behind it" if given else f"{name} is missing"
+    return f"{lacks}; `{command} --help` tells what it takes"
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def list_pipelines(*, target: Target = DEFAULT_TARGET) -> int:
     seen = _seen(target.run(find_pipelines))
     if target.as_json:
         say_json([_as_json(each) for each in seen])
-    elif seen:
+    else:
         say_table(_COLUMNS, [row(each) for each in seen])
     return 0
 

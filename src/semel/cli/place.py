@@ -46,7 +46,9 @@ END = Place(PlaceKind.END)
 def parse_place(text: str, now_ms: int) -> Place:
     place = _parse(text, now_ms)
     if place is None:
-        raise ConfigError(f"{text!r} is not a place: give start, end, an offset or @TIME")
+        raise ConfigError(
+            f"{text!r} is not a place: give start, end, an offset, +N, -N or @TIME{_times(text)}"
+        )
     return place
 
 
@@ -65,7 +67,15 @@ def parse_range(text: str, now_ms: int) -> tuple[Place, Place | None]:
             if begin.kind == stop.kind and begin.number > stop.number:
                 raise ConfigError(f"{text!r} ends before it begins")
             return begin, stop
-    raise ConfigError(f"{text!r} is not a place or a range: give start, end, N, -N, @TIME or A:B")
+    raise ConfigError(
+        f"{text!r} is not a place or a range: give start, end, N, +N, -N, @TIME or A:B"
+        f"{_times(text)}"
+    )
+
+
+def _times(text: str) -> str:
+    """What to write behind the @, said to who has tried."""
+    return ", as @2024-05-01T12:00, @-1h or @1700000000000" if "@" in text else ""
 
 
 async def offsets_of(

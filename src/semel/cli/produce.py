@@ -13,10 +13,11 @@ from semel.cli.arguments import DEFAULT_TARGET, Target, parse_pairs
 from semel.cli.lines import Lines, numbered_lines
 from semel.cli.numbers import whole_number
 from semel.cli.output import say, say_json
-from semel.cli.record_input import NoRecord, PlacedRecord, placed_record
+from semel.cli.record_input import NoRecord, PlacedRecord, check_partition, placed_record
 from semel.client.admin import topics
 from semel.client.admin.finding import with_nearest
 from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.metadata import TopicMetadata
 from semel.client.producing.asynchronous import AsyncProducer
 from semel.client.producing.partitioners import KeyHash, parse_key_hash
 from semel.client.producing.sent import Delivered
@@ -164,8 +165,8 @@ def produce(
         ) as producer:
             async for some in numbered_lines(files, sys.stdin.buffer):
                 # That it is gone is said sooner than a producer loses patience.
-                await _find(cluster, topic)
-                records, refused = make.records(some)
+                partition_count = len((await _find(cluster, topic)).partitions)
+                records, refused = make.records(some, topic, partition_count)
                 report.add(await _send(producer, topic, records, partition))
                 if refused is not None:
                     raise refused
@@ -177,10 +178,10 @@ def produce(
     return 0
 
 
-async def _find(cluster: Cluster, topic: str) -> None:
+async def _find(cluster: Cluster, topic: str) -> TopicMetadata:
     """Refuse a topic that is not there: a cluster that creates on demand would do so for a typo."""
     try:
-        await cluster.topic_to_write(topic, may_create=False)
+        return await cluster.topic_to_write(topic, may_create=False)
     except UnknownTopicOrPartition as error:
         refused = await with_nearest(cluster, [topic], error)
         gap = " " if str(refused).endswith("?") else "; "
@@ -246,7 +247,9 @@ class _RecordMaker:
         self._is_tombstone = is_tombstone
         self._clock = SystemClock()
 
-    def records(self, some: Lines) -> tuple[list[PlacedRecord], LineRefused | None]:
+    def records(
+        self, some: Lines, topic: str, partition_count: int
+    ) -> tuple[list[PlacedRecord], LineRefused | None]:
         """Those up to the first line that is none, and why it is not."""
         now_ms = self._clock.wall_ms()
         records: list[PlacedRecord] = []
@@ -255,7 +258,9 @@ class _RecordMaker:
                 if not line.strip():
                     continue
                 try:
-                    records.append(self._parse(line, now_ms))
+                    placed = self._parse(line, now_ms)
+                    check_partition(placed, topic, partition_count)
+                    records.append(placed)
                 except NoRecord as error:
                     return records, LineRefused(
                         f"{some.place_of(index)} {error}: {_shown(line)}; the lines before it are"

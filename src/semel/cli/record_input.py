@@ -49,6 +49,14 @@ def placed_record(line: bytes, now_ms: int) -> PlacedRecord:
     return PlacedRecord(record, partition)
 
 
+def check_partition(placed: PlacedRecord, topic: str, partition_count: int) -> None:
+    if placed.partition is not None and placed.partition >= partition_count:
+        raise NoRecord(
+            f"has {placed.partition} as its partition, and topic {topic} has {partition_count}, "
+            "counted from 0"
+        )
+
+
 def _bytes(fields: Mapping[str, object], name: str) -> bytes | None:
     encoded = f"{name}_base64"
     if encoded in fields:

@@ -97,6 +97,8 @@ def run(
         app = load(application)
     except CannotLoad:
         raise
+    except SemelError as error:
+        raise CannotLoad(f"{_place_of(error)}{output.in_words(error)}") from None
     except Exception as error:  # noqa: BLE001 - whatever a module does when it is imported.
         sentence = f"{application} cannot be imported: {type(error).__name__}: {in_words(error)}"
         return _fail(sentence, error, as_json=as_json)
@@ -154,6 +156,14 @@ def _fail(sentence: str, error: BaseException | None, *, as_json: bool) -> int:
     """With the traceback of what the application's own code has raised."""
     complain(sentence, as_json=as_json, trace="" if error is None else _traceback(error))
     return FAILED
+
+
+def _place_of(error: BaseException) -> str:
+    """Where the application's own code had it raised."""
+    own = [
+        each for each in traceback.extract_tb(error.__traceback__) if not _is_ours(each.filename)
+    ]
+    return f"{own[-1].filename}: line {own[-1].lineno}: " if own else ""
 
 
 def _traceback(error: BaseException) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from semel.broker import log
 from semel.errors import ConfigError
+from semel.spelling import hint_at
 
 if TYPE_CHECKING:
     from semel.broker.options import ServeOptions
@@ -66,9 +67,17 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     return its_parser.parse_args([*in_file, *arguments])
 
 
+_UNKNOWN = "unrecognized arguments: "
+"""How the library begins what it says of them."""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; `{self.prog} --help` lists the options")
+        unknown = message.removeprefix(_UNKNOWN)
+        options = [each for each in self._option_string_actions if each.startswith("--")]
+        hint = "" if unknown == message else hint_at(unknown.split()[0].partition("=")[0], options)
+        end = "" if hint.endswith("?") else ";"
+        raise ConfigError(f"{message}{hint}{end} `{self.prog} --help` lists the options")
 
 
 def parser() -> argparse.ArgumentParser:

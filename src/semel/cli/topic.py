@@ -15,6 +15,7 @@ from semel.cli.arguments import (
 from semel.cli.delete_records import delete_records
 from semel.cli.numbers import whole_number
 from semel.cli.output import (
+    note,
     say,
     say_configs,
     say_each,
@@ -78,25 +79,31 @@ def create(
     ] = False,
     target: Target = DEFAULT_TARGET,
 ) -> int:
-    """Create topics."""
+    """Create topics: all of them, or none if one is refused."""
     settings = dict(parse_pairs(config))
 
     async def work(cluster: Cluster) -> topics.Outcomes:
-        return await topics.create(
+        return await topics.create_all_or_none(
             cluster,
             [name, *names],
             partition_count=partitions,
             replication_factor=replicas,
             configs=settings,
+            exist_ok=if_not_exists,
         )
 
     outcomes = target.run(work)
-    if if_not_exists:
-        outcomes = {
-            topic: None if isinstance(error, TopicAlreadyExists) else error
-            for topic, error in outcomes.items()
-        }
-    return say_outcomes("topic", outcomes, "created", as_json=target.as_json)
+    there = [each for each, why in outcomes.items() if isinstance(why, TopicAlreadyExists)]
+    if if_not_exists and not target.as_json:
+        for each in there:
+            say(f"topic {each} exists already")
+            del outcomes[each]
+    elif if_not_exists:
+        outcomes |= dict.fromkeys(there)
+    code = say_outcomes("topic", outcomes, "created", as_json=target.as_json)
+    if code and names and not target.as_json:
+        note("no topic was created")
+    return code
 
 
 @app.command

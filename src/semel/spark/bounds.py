@@ -12,6 +12,7 @@ from semel.client.cluster.offsets import Isolation, beginnings_of, ends_of, offs
 from semel.errors import ConfigError
 from semel.spark.offsets import OFFSETS_EXAMPLE, Offsets, from_json
 from semel.spark.options import Options
+from semel.spelling import noun
 from semel.types import TopicPartition
 
 LATEST = -1
@@ -93,7 +94,7 @@ def _bound(
 ) -> Bound:
     """The first of the three that is given decides, as in Spark's Kafka source."""
     if timestamp in options:
-        return Bound(timestamp, timestamp_ms=options.number(timestamp, 0))
+        return Bound(timestamp, timestamp_ms=options.timestamp_ms(timestamp))
     if by_timestamp in options:
         return Bound(by_timestamp, timestamps_ms=_numbers(options, by_timestamp))
     text = options.text(by_offset)
@@ -178,13 +179,12 @@ async def _at_timestamps(
 
 def _unlike(bound: Bound, partitions: Collection[TopicPartition]) -> str:
     named = set(bound.named or {})
-    absent = ", ".join(map(str, sorted(set(partitions) - named)))
-    strange = ", ".join(map(str, sorted(named - set(partitions))))
+    absent, strange = sorted(set(partitions) - named), sorted(named - set(partitions))
     reasons = [
-        reason
+        f"{', '.join(map(str, names))} {noun(len(names), 'is', 'are')} {reason}"
         for names, reason in (
-            (absent, f"{absent} is missing (-2 means earliest, -1 latest)"),
-            (strange, f"{strange} is not read by this query"),
+            (absent, "missing (-2 means earliest, -1 latest)"),
+            (strange, "not read by this query"),
         )
         if names
     ]

@@ -144,6 +144,10 @@ class Options:
     def number_or_none(self, name: str, least: int = 1) -> int | None:
         return self._parsed(name, None, lambda text: _parse_number(text, least))
 
+    def timestamp_ms(self, name: str) -> int:
+        """Of an option that is there."""
+        return self._parsed(name, 0, _parse_timestamp_ms)
+
     def size(self, name: str, default: int) -> int:
         """Bytes; `10m` and `10MB` mean the same."""
         return self._parsed(name, default, _parse_size)
@@ -214,6 +218,13 @@ def _parse_number(text: str, least: int) -> int:
     if not text.strip().isdecimal() or int(text) < least:
         raise ValueError(f"it is a whole number of at least {least}")
     return int(text)
+
+
+def _parse_timestamp_ms(text: str) -> int:
+    try:
+        return _parse_number(text, 0)
+    except ValueError:
+        raise ValueError("it is a whole number of milliseconds since 1970") from None
 
 
 def _parse_size(text: str) -> int:

@@ -117,4 +117,6 @@ def _seconds(key: str, value: str) -> float:
 def shown(url: str) -> str:
     """Without what may be a password."""
     parts = urlsplit(url)
+    if not parts.scheme:
+        return url.rpartition("@")[2]
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -89,7 +89,7 @@ async def describe(cluster: Cluster, wanted: RuleFilter) -> list[Rule]:
 
     async def attempt() -> list[Rule]:
         reply = await cluster.call_any(describe_acls, request)
-        raise_for(reply.error_code, "access list", reply.error_message)
+        raise_for(reply.error_code, _subject(reply.error_message), reply.error_message)
         return sorted(
             Rule.of_stored(
                 (
@@ -126,6 +126,11 @@ async def create(cluster: Cluster, rules: Sequence[Rule]) -> dict[Rule, RequestE
     return await cluster.retry(attempt)
 
 
+def _subject(message: str | None) -> str:
+    """What a broker says of its list names it."""
+    return "" if message else "access list"
+
+
 async def delete(cluster: Cluster, wanted: Collection[RuleFilter]) -> list[Rule]:
     """All that match one of these; gives those that are gone. Raises the first refusal."""
     filters = [delete_acls.DeleteAclsFilter(*each) for each in wanted]
@@ -135,7 +140,7 @@ async def delete(cluster: Cluster, wanted: Collection[RuleFilter]) -> list[Rule]
         reply = await cluster.call(asked, delete_acls, delete_acls.DeleteAclsRequest(filters))
         gone: dict[Rule, None] = {}
         for result in reply.filter_results:
-            raise_for(result.error_code, "access list", result.error_message)
+            raise_for(result.error_code, _subject(result.error_message), result.error_message)
             for each in result.matching_acls:
                 raise_for(each.error_code, each.resource_name, each.error_message)
                 rule = Rule.of_stored(

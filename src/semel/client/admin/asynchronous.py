@@ -120,13 +120,17 @@ class AsyncAdmin:
         configs: Mapping[str, Setting] | None = None,
         exist_ok: bool = False,
     ) -> None:
-        """Create topics that are alike; -1 is what the cluster has set for new ones."""
-        outcomes = await topics.create(
+        """Create topics that are alike; -1 is what the cluster has set for new ones.
+
+        None is made if one of them is refused.
+        """
+        outcomes = await topics.create_all_or_none(
             self._cluster,
             _listed(names),
             partition_count=partitions,
             replication_factor=replicas,
             configs={name: as_text(value) for name, value in (configs or {}).items()},
+            exist_ok=exist_ok,
         )
         raise_refused(outcomes, *([TopicAlreadyExists] if exist_ok else []))
 

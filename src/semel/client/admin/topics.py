@@ -6,6 +6,7 @@ what it can and refuses the others.
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from semel.client.cluster.calls import refusal
 from semel.client.cluster.cluster import Cluster
@@ -17,6 +18,7 @@ from semel.errors import (
     OffsetOutOfRange,
     PolicyViolation,
     RequestError,
+    TopicAlreadyExists,
 )
 from semel.types import TopicPartition
 from semel.wire.messages import (
@@ -71,6 +73,42 @@ async def create(
         }
 
     return await _by_controller(cluster, attempt)
+
+
+async def create_all_or_none(
+    cluster: Cluster,
+    names: Sequence[str],
+    *,
+    partition_count: int = CLUSTER_DEFAULT,
+    replication_factor: int = CLUSTER_DEFAULT,
+    configs: Mapping[str, str] | None = None,
+    exist_ok: bool = False,
+) -> Outcomes:
+    """A cluster would make what it can, and leave the rest to who has mistyped one of the names."""
+    make = partial(
+        create,
+        cluster,
+        partition_count=partition_count,
+        replication_factor=replication_factor,
+        configs=configs,
+    )
+    wanted = list(dict.fromkeys(names))
+    if len(wanted) == 1:
+        return await make(wanted)
+    checked = await make(wanted, validate_only=True)
+    there = {each: why for each, why in checked.items() if isinstance(why, TopicAlreadyExists)}
+    passed_over = there if exist_ok else {}
+    refused: Outcomes = {
+        each: why for each, why in checked.items() if why and each not in passed_over
+    }
+    if refused:
+        return refused
+    made = (
+        await make([each for each in wanted if each not in there])
+        if len(there) < len(wanted)
+        else {}
+    )
+    return {each: there[each] if each in there else made[each] for each in wanted}
 
 
 async def delete(cluster: Cluster, names: Sequence[str]) -> Outcomes:

@@ -26,6 +26,7 @@ from semel.errors import (
     UnknownTopicOrPartition,
 )
 from semel.security import PLAINTEXT, Security, tls_context
+from semel.topic_names import check_name
 from semel.types import TopicPartition
 from semel.wire.messages import find_coordinator
 from semel.wire.messages import metadata as metadata_messages
@@ -166,6 +167,8 @@ class Cluster:
 
         `timeout_ms` is for a cluster that cannot tell; a topic that stays missing has less.
         """
+        # A broker says only that it is invalid.
+        check_name(name)
         loop = asyncio.get_running_loop()
         refused_from_s: float | None = None
 

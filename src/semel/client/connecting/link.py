@@ -274,7 +274,8 @@ async def open_link(
     except ssl.SSLCertVerificationError as error:
         # Kafka has no code for it. It stays as it is, as signing in with a wrong password does.
         raise SaslAuthenticationFailed(
-            f"the certificate of {address} is not trusted: {error.verify_message}"
+            f"the certificate of {address} is not trusted: {error.verify_message.rstrip('.')}; "
+            "ssl.truststore.location names who may have signed it"
         ) from None
     except OSError as error:
         raise NetworkException(

@@ -116,7 +116,8 @@ class _Settings:
         protocol = (given or "plaintext").lower()
         if protocol not in _PROTOCOLS:
             raise self._refusal(
-                "security.protocol", f"is {protocol!r}: it is one of {', '.join(_PROTOCOLS)}"
+                "security.protocol",
+                f"is {given!r}: it is one of {', '.join(_PROTOCOLS).upper()}",
             )
         if protocol == "plaintext":
             return PLAINTEXT

@@ -43,7 +43,9 @@ async def sign_in(call: Call, subject: str, sasl: Sasl) -> Session:
     offered = await call(sasl_handshake, handshake)
     if offered.error_code:
         mechanisms = ", ".join(offered.mechanisms) or "nothing"
-        raise_for(offered.error_code, subject, f"{sasl.mechanism}: it has {mechanisms}")
+        raise_for(
+            offered.error_code, subject, f"it does not take {sasl.mechanism}: it has {mechanisms}"
+        )
     messages = exchange(sasl, randomness.token_bytes(_NONCE_SIZE).hex(), token)
     message = next(messages)
     while True:

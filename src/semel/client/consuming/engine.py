@@ -29,6 +29,7 @@ from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
 from semel.client.producing.coordination import GroupMetadata
 from semel.errors import NotInOrder, OffsetOutOfRange, SemelError
 from semel.security import PLAINTEXT
+from semel.topic_names import check_name
 from semel.types import TopicPartition
 
 _Result = TypeVar("_Result")
@@ -170,6 +171,10 @@ class ConsumerEngine:
         if isinstance(topics, re.Pattern):
             pattern = topics
             topics = matching(pattern, await self._asking.retry(self._asking.describe))
+        else:
+            # One that there can never be would be waited for without end.
+            for name in topics:
+                check_name(name)
         self._metadata_refresh.pattern = pattern
         if self._membership_loop is None:
             self._begin_membership(self._coordination, topics)

@@ -64,8 +64,14 @@ def _serializer(option: str, serialize: AnySerializer) -> Serializer:
 def as_headers(headers: Headers | None) -> Sequence[RecordHeader]:
     if not headers:
         return ()
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    pairs = headers.items() if isinstance(headers, Mapping) else map(_as_pair, headers)
     return [(_as_name(name), as_bytes(content)) for name, content in pairs]
+
+
+def _as_pair(given: object) -> tuple[object, object]:
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise TypeError(f"headers are a mapping, or pairs of name and value; {given!r:.60} is none")
+    return given[0], given[1]
 
 
 def _as_name(name: object) -> str:
@@ -75,7 +81,13 @@ def _as_name(name: object) -> str:
 
 
 def as_timestamp_ms(timestamp_ms: int) -> int:
-    whole = index(timestamp_ms)
+    try:
+        whole = index(timestamp_ms)
+    except TypeError:
+        raise TypeError(
+            f"timestamp_ms is {timestamp_ms!r:.60}: it has to be a whole number of milliseconds "
+            "since 1970"
+        ) from None
     if abs(whole) > _TIMESTAMP_MS_MAX:
         raise ValueError(f"timestamp_ms is {whole}, which is no time at all")
     return whole
@@ -122,7 +134,11 @@ class Intake:
         if partition is None:
             size = (0 if value is None else len(value)) + (0 if key is None else len(key))
             partition = self._partitioner.choose(topic, key, size, len(queues))
-        if not 0 <= partition < len(queues):
+        try:
+            is_there = 0 <= partition < len(queues)
+        except TypeError:
+            raise TypeError(f"partition is {partition!r}: it has to be a number") from None
+        if not is_there:
             raise UnknownTopicOrPartition(
                 f"topic {topic} has no partition {partition}: it has {len(queues)}"
             )

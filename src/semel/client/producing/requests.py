@@ -92,6 +92,7 @@ def error_of(
         return None
     if answer.error_code == MessageTooLarge.code:
         return MessageTooLarge(
-            f"{partition}: a batch of {size} bytes is larger than the topic takes"
+            f"{partition}: a batch of {size} bytes is larger than the topic takes "
+            "(its setting max.message.bytes)"
         )
     return refusal(answer.error_code, f"{partition}", answer.error_message)

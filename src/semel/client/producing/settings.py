@@ -112,4 +112,7 @@ def check(settings: ProducerSettings) -> ProducerSettings:
     for name in ("batch_size_max", "request_size_max", "buffered_size_max", "request_timeout_ms"):
         if getattr(settings, name) < 1:
             raise ConfigError(f"{name} is {getattr(settings, name)}, and must be positive")
+    for name in ("linger_ms", "block_timeout_ms"):
+        if getattr(settings, name) < 0:
+            raise ConfigError(f"{name} is {getattr(settings, name)}, and cannot be negative")
     return settings

@@ -78,6 +78,8 @@ class TransactionState:
 
     def _go(self, status: TransactionStatus) -> None:
         if status not in FOLLOWERS[self.status]:
+            if status is self.status is TransactionStatus.OPEN:
+                self._refuse("it is open already: commit or abort it before the next one begins")
             self._refuse(f"it is {self.status.value}, so that it cannot be {status.value}")
         self.status = status
 

@@ -1,0 +1,113 @@
+"""What a caller can mistype is told by one sentence, where it stands, and nothing comes of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import semel
+from semel.errors import ConfigError, InvalidTopic, NotInOrder
+from semel.testing import Broker
+from support import topics
+from support.command_line import Run
+from support.command_line import run as run
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    return topics.name_for(request)
+
+
+SENDS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"topic": "bad name"}, InvalidTopic, "'bad name' has characters other than letters"),
+    ({"topic": ""}, InvalidTopic, "a topic needs a name"),
+    ({"topic": 5}, ConfigError, "a topic is named by text, not by 5"),
+    ({"partition": "1"}, TypeError, "partition is '1': it has to be a number"),
+    ({"headers": ["a"]}, TypeError, "headers are a mapping, or pairs of name and value; 'a' is"),
+    ({"headers": [("a", b"1", 2)]}, TypeError, "headers are a mapping, or pairs"),
+    ({"timestamp_ms": "now"}, TypeError, "timestamp_ms is 'now': it has to be a whole number"),
+]
+
+
+@pytest.mark.parametrize(("given", "kind", "sentence"), SENDS, ids=str)
+def test_what_cannot_be_sent_is_told_and_nothing_is_stored(
+    semel_broker: Broker, name: str, given: dict[str, Any], kind: type[Exception], sentence: str
+) -> None:
+    with semel.Admin(semel_broker.bootstrap_servers) as admin:
+        admin.create_topics(name, partitions=2)
+        arguments: dict[str, Any] = {"topic": name, "value": "x", **given}
+        producer = semel.Producer(semel_broker.bootstrap_servers)
+        with producer, pytest.raises(kind) as refused:
+            producer.send(**arguments)
+        assert sentence in str(refused.value)
+        assert sum(admin.end_offsets(name).values()) == 0
+
+
+@pytest.mark.parametrize("option", ["linger_ms", "block_timeout_ms"])
+def test_a_time_below_zero_is_no_option(option: str) -> None:
+    options: dict[str, Any] = {option: -1}
+    with pytest.raises(ConfigError, match=f"{option} is -1, and cannot be negative"):
+        semel.Producer("127.0.0.1:9", **options)
+
+
+def test_a_transaction_within_another_is_told(semel_broker: Broker, name: str) -> None:
+    producer = semel.Producer(semel_broker.bootstrap_servers, transactional_id=name)
+    refused = pytest.raises(NotInOrder, match="open already: commit or abort it before")
+    with producer, producer.transaction(), refused:
+        producer.transaction().__enter__()
+
+
+@pytest.mark.parametrize(("topic", "kind"), [("bad name", InvalidTopic), (3, ConfigError)])
+def test_what_can_be_no_topic_is_not_waited_for(
+    semel_broker: Broker, name: str, topic: Any, kind: type[Exception]
+) -> None:
+    with semel.Consumer(semel_broker.bootstrap_servers, name) as consumer:
+        with pytest.raises(kind, match=r"a topic is named by text|topic name 'bad name'"):
+            consumer.subscribe([topic])
+        with pytest.raises(NotInOrder, match="nothing is read"):
+            consumer.poll(1)
+
+
+def test_of_several_topics_none_is_made_if_one_is_refused(semel_broker: Broker, name: str) -> None:
+    with semel.Admin(semel_broker.bootstrap_servers) as admin:
+        with pytest.raises(InvalidTopic, match="'bad name' has characters other than"):
+            admin.create_topics([name, "bad name"])
+        assert name not in admin.list_topics()
+        admin.create_topics(name)
+        admin.create_topics([name, f"{name}-2"], exist_ok=True)
+        assert {name, f"{name}-2"} <= {*admin.list_topics()}
+
+
+def declared(**options: Any) -> Callable[[], object]:
+    def declare() -> object:
+        app = semel.App("127.0.0.1:9")
+
+        arguments: dict[str, Any] = {"topics": "orders", "group": "g", **options}
+
+        @app.listener(**arguments)
+        def work(record: semel.Record) -> None: ...
+
+        return app.listeners
+
+    return declare
+
+
+@pytest.mark.parametrize("options", [{"topics": "bad name"}, {"dead_letters": "bad name"}])
+def test_a_listener_of_what_can_be_no_topic_is_refused(options: dict[str, str]) -> None:
+    with pytest.raises(InvalidTopic, match="topic name 'bad name' has characters"):
+        declared(**options)()
+
+
+def test_a_mistake_in_an_application_is_one_sentence_with_its_line(
+    run: Run, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mistyped.py").write_text(
+        "import semel\napp = semel.App()\n\n@app.listener('orders', group='g', retires=3)\n"
+        "def work(record): ...\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code, out, err = run("run", "mistyped:app")
+    assert (code, out) == (2, "")
+    sentence = "there is no listener option 'retires'; did you mean 'retries'?"
+    assert err == f"semel: {tmp_path}/mistyped.py: line 4: {sentence}\n"
