@@ -37,7 +37,7 @@ def test_null_prints_as_nothing_and_has_length_minus_one() -> None:
     assert printer("[%k][%K][%s][%S]")(record) == b"[][-1][][-1]"
 
 
-@pytest.mark.parametrize("text", ["%y", "%", "\\q", "\\"])
+@pytest.mark.parametrize("text", ["%y", "%", "\\q", "\\", "json"])
 def test_an_unknown_part_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         printer(text)

@@ -50,6 +50,8 @@ _FIELDS: dict[str, Printer] = {
 
 def printer(text: str) -> Printer:
     """A function that prints a record as the format says."""
+    if text.strip().lower() == "json":
+        raise ConfigError(f"a format of {text!r} prints that word alone: --json prints objects")
     pieces: list[bytes | Printer] = []
     for match in _PIECE.finditer(text):
         field, hexadecimal, escaped, literal, stray = match.groups()
