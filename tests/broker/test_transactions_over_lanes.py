@@ -339,6 +339,45 @@ def test_a_write_to_what_is_deleted_while_it_joins_is_refused(
     run(Random(1), scenario())
 
 
+@pytest.mark.parametrize("is_heard", [True, False], ids=["joined", "not joined"])
+@pytest.mark.parametrize("is_remade", [True, False], ids=["made again", "gone"])
+@BOTH
+def test_offsets_of_what_is_deleted_while_their_lane_joins_are_refused(
+    versions: Versions, is_remade: bool, is_heard: bool
+) -> None:
+    async def scenario() -> None:
+        async with SeveralLanes().broker() as broker:
+            await create(broker)
+            await create(broker, "brief")
+            producer = HandledProducer(broker, transactional_id_in(broker, 0), versions)
+            assert await producer.init() == NONE
+            group = group_in(broker, 1)
+            if versions is TV1:
+                assert await producer.add_offsets(group) == NONE
+            wire = Wire(broker)
+            hold = is_a(AskToJoin)
+            held = wire.answers_held if is_heard else wire.held
+            held.append(hold)
+            offsets = {("brief", 0): 5, ("t", 0): 7}
+            committing = asyncio.ensure_future(producer.commit_offsets(group, offsets))
+            await elapse(0.1)
+            request = DeleteTopicsRequest([DeleteTopicState("brief")], ["brief"], 1_000)
+            (deleted,) = (await call(broker, "delete_topics", 5, request)).responses
+            assert deleted.error_code == NONE
+            if is_remade:
+                await create(broker, "brief")
+            held.remove(hold)
+            assert await committing == {NONE, UnknownTopicOrPartition.code}
+            assert await producer.end(commit=True) == NONE
+            if not is_remade:
+                await create(broker, "brief")
+            for topic, offset in (("brief", -1), ("t", 7)):
+                partition = TopicPartition(topic, 0)
+                assert await committed_offset(broker, group, partition) == (NONE, offset)
+
+    run(Random(1), scenario())
+
+
 def test_a_lane_that_has_closed_its_journal_is_away_for_others() -> None:
     """As when a node stops: what is told of it comes later, from whoever leads next."""
 

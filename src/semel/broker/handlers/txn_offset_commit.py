@@ -30,6 +30,7 @@ from semel.errors import (
     NotLeaderOrFollower,
     RequestError,
     UnknownTopicId,
+    UnknownTopicOrPartition,
 )
 from semel.groups.commands import CommitOffsets, CommitReply, OffsetToCommit
 from semel.lane.group_commands import CommitOffsetsInTransaction
@@ -151,6 +152,8 @@ class _Committing:
         self._request = request
         self._name = TransactionalId(request.transactional_id)
         self._offsets = offsets
+        catalogue = broker.lanes.catalogue_for_coordinators
+        self._topic_ids = {each.topic: catalogue.named(each.topic).topic_id for each in offsets}
         self._command = CommitOffsets(
             GroupId(request.group_id),
             request.generation_id,
@@ -204,11 +207,29 @@ class _Committing:
 
     def _joined(self, written: WriteOffsets) -> Callable[[Joining], CommitOffsetsJoined]:
         def command_of(joining: Joining) -> CommitOffsetsJoined:
-            # Asked each time: it may have been taken from the client while this waited.
+            # Asked each time: it may have been taken from the client while this waited, and topics
+            # may have been deleted.
             self._check_may()
-            return CommitOffsetsJoined(joining, written, self._command)
+            command = self._command._replace(offsets=self._of_topics_that_are())
+            return CommitOffsetsJoined(joining, written, command)
 
         return command_of
+
+    def _of_topics_that_are(self) -> tuple[OffsetToCommit, ...]:
+        """Without those of topics that are gone, in whose place there may be others by now. Raises
+        the refusal if none are left."""
+        catalogue = self._broker.lanes.catalogue_for_coordinators
+        gone = {
+            name
+            for name, topic_id in self._topic_ids.items()
+            if (topic := catalogue.get(name)) is None or topic.topic_id != topic_id
+        }
+        if not gone:
+            return self._offsets
+        left = tuple(each for each in self._offsets if each.topic not in gone)
+        if not left:
+            raise UnknownTopicOrPartition(f"{sorted(gone)} were deleted")
+        return left
 
     def _check_may(self) -> None:
         """Raises the refusal."""
