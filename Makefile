@@ -20,7 +20,7 @@ PYTHONS ?=
 UPGRADE ?=
 QUICK ?=
 
-.PHONY: help demo demo-cluster test test-compiled fuzz knock chaos chaos-cluster peers check format bench bench-peers sim messages docs pages release lock clean
+.PHONY: help demo demo-cluster test test-compiled fuzz knock chaos chaos-cluster chaos-lanes chaos-workers peers check format bench bench-peers sim messages docs pages release lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -68,8 +68,16 @@ chaos: $(READY)  ## Kill every process of a pipeline at every step; takes about 
 chaos-cluster: $(READY)  ## TAKEOVERS=n leaders of a cluster killed, frozen, cut off; about 20 minutes
 	$(BIN)/python -m chaos --takeovers $(TAKEOVERS)
 
+chaos-lanes: $(READY)  ## The same on nodes that lead four lanes between them
+	$(BIN)/python -m chaos --lanes 4 --takeovers $(TAKEOVERS)
+
+chaos-workers: $(READY)  ## TAKEOVERS=n of four workers on files killed, frozen, stopped
+	$(BIN)/python -m chaos --workers 4 --takeovers $(TAKEOVERS)
+
 peers: $(READY)  ## Clients, tools and stores from Maven, Go, PyPI and Debian with Semel, and ours on Apache Kafka
 	$(BIN)/python -m pytest -q -o timeout=900 peers
+	for several in workers lanes; do $(BIN)/python -m pytest -q -o timeout=900 -p no:semel \
+	    -p peers.$${several}_in_place peers/test_franz_go.py peers/test_java_client.py || exit 1; done
 	$(BIN)/python -m pytest -q -o timeout=900 -p no:semel -p peers.kafka_in_place -m "" \
 	    --deselect tests/spark/test_narrowest_window.py::test_no_batch_is_written_again_though_spark_has_noted_none \
 	    tests/cli tests/client/test_admin.py tests/client/test_with_broker.py tests/client/test_remade_topics.py \

@@ -1,18 +1,26 @@
 """Torture a cluster of real nodes: `python -m chaos --takeovers 200`.
 
 Three nodes share a store; clients of librdkafka, kafka-python, aiokafka and Semel produce,
-transact, copy and read. The leader is killed, frozen, cut off, stopped or moved, again and again.
+transact, copy and read. The leader is killed, frozen, cut off, stopped or moved, again and again;
+with `--lanes N` that of some lane, and with `--workers N` one of the workers of a folder is killed,
+frozen or stopped.
 All that clients were told goes to a file, which `python -m semel.verify --check` judges: exit code
 0 if nothing was lost, doubled, torn or stuck.
 """
 
 import argparse
+import contextlib
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from chaos.run import DEEDS, Report, Run, by_deed
+from chaos.nodes import Nodes
+from chaos.run import Report, Run, by_deed
+from chaos.subject import Subject
+from chaos.workers import Workers
+from semel.testing.broker import Broker
 from semel.testing.cluster import Cluster
 
 HISTORY = Path("build", "chaos", "history.jsonl")
@@ -25,17 +33,34 @@ def main() -> int:
     reader.add_argument("--takeovers", type=int, default=200)
     reader.add_argument("--seed", type=int, default=1)
     reader.add_argument("--history", type=Path, default=HISTORY)
-    reader.add_argument("--deeds", nargs="+", choices=list(DEEDS), default=list(DEEDS))
+    deeds = {*Nodes.deeds, *Workers.deeds}
+    reader.add_argument("--deeds", nargs="+", choices=sorted(deeds), help="(default: all)")
+    place = reader.add_mutually_exclusive_group()
+    place.add_argument("--lanes", type=int, default=1, help="of the nodes (default 1)")
+    place.add_argument("--workers", type=int, help="in place of nodes")
     chosen = reader.parse_args()
     chosen.history.parent.mkdir(parents=True, exist_ok=True)
     chosen.history.unlink(missing_ok=True)
-    with Cluster(proxied=True) as cluster:
-        run = Run(cluster, chosen.history, chosen.seed, lambda line: print(line, flush=True))
-        report = run.tell(chosen.takeovers, chosen.deeds)
+    with _subject(chosen.workers, chosen.lanes) as subject:
+        run = Run(subject, chosen.history, chosen.seed, lambda line: print(line, flush=True))
+        report = run.tell(chosen.takeovers, chosen.deeds or subject.deeds)
     for line in lines(report):
         print(line)
     print(f"history: {chosen.history}")
     return 0 if report.has_held else 1
+
+
+@contextlib.contextmanager
+def _subject(workers: int | None, lanes: int) -> Iterator[Subject]:
+    if workers is None:
+        with Cluster(proxied=True, lanes=lanes) as cluster:
+            yield Nodes(cluster, lanes)
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="semel-chaos-") as folder,
+        Broker(data=folder, workers=workers) as broker,
+    ):
+        yield Workers(broker, workers)
 
 
 def lines(report: Report) -> Iterator[str]:

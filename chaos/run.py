@@ -15,8 +15,8 @@ from chaos.in_python import AioKafkaTransactions, KafkaPythonTransactions
 from chaos.ours import OurApplication, OurProducer, OurTransactions, copies_of
 from chaos.rest import note_rest
 from chaos.scene import LEFT, PARTITION_COUNTS, PLAIN, RIGHT, Client, Scene
+from chaos.subject import Subject
 from chaos.watching import Watcher
-from semel.testing.cluster import Cluster
 from semel.verify.judging import operations
 from semel.verify.judging.judge import Judgement, judge
 from semel.verify.judging.operations import Fault, Recorder
@@ -27,36 +27,11 @@ TOPICS: Final = {**PARTITION_COUNTS, Copier.target: 1, OurApplication.target: 1}
 SECOND_OF_TEN: Final = 2
 """How often the successor is hit as well, before the first is back."""
 
-Deed = Callable[[Cluster, int], None]
-
-
-def hold(cluster: Cluster, node_id: int) -> None:
-    """What it sends and what is sent to it arrives late."""
-    cluster[node_id].network.hold()
-    cluster[node_id].store_link.hold()
-
-
-def move(cluster: Cluster, node_id: int) -> None:
-    """To one of those that stand by and can be heard."""
-    others = (each for each in cluster.nodes.values() if each.node_id != node_id)
-    cluster.move(next(each.node_id for each in others if each.is_heard))
-
-
-DEEDS: Final[dict[str, Deed]] = {
-    "kill": Cluster.kill,
-    "freeze": Cluster.freeze,
-    "cut off": Cluster.cut_off,
-    "hold": hold,
-    "cut off from the store": Cluster.cut_off_from_store,
-    "stop": Cluster.stop,
-    "move": move,
-}
-
 
 class Takeover(NamedTuple):
     deed: str
     led_s: float
-    """Until all agree on another leader."""
+    """Until all is led again."""
     served_s: dict[str, float]
     """Until each client was served by it."""
 
@@ -81,14 +56,14 @@ class Stuck(Exception):
 
 
 class Run:
-    def __init__(self, cluster: Cluster, history: Path, seed: int, say: Callable[[str], None]):
-        self._cluster = cluster
+    def __init__(self, subject: Subject, history: Path, seed: int, say: Callable[[str], None]):
+        self._subject = subject
         self._history = history
         self._random = Random(f"chaos {seed}")
         self._say = say
         self._recorder = Recorder(history)
         clock = SystemClock()
-        self._scene = Scene(cluster.bootstrap_servers, self._recorder, clock, threading.Event())
+        self._scene = Scene(subject.bootstrap_servers, self._recorder, clock, threading.Event())
         scene = self._scene
         self._application = OurApplication("our-application", scene, seed)
         self.clients: list[Client] = [
@@ -105,10 +80,10 @@ class Run:
             OurTransactions("our-transactional", scene, seed),
             self._application,
         ]
-        self._watchers = [Watcher(cluster, node_id, scene, seed) for node_id in cluster.nodes]
+        self._watchers = [Watcher(each, scene, seed) for each in subject.hosts]
         self._takeovers: list[Takeover] = []
 
-    def tell(self, takeover_count: int, deeds: Sequence[str] = tuple(DEEDS)) -> Report:
+    def tell(self, takeover_count: int, deeds: Sequence[str]) -> Report:
         create_topics(self._scene.servers)
         failures: list[str] = []
         for client in (*self.clients, *self._watchers):
@@ -122,13 +97,13 @@ class Run:
                     and len(self._takeovers) < takeover_count
                 ):
                     self._strike(self._random.choice(deeds))
-                self._cluster.mend()
+                self._subject.mend()
         except Stuck as stuck:
             failures.append(str(stuck))
             self._look_around()
         finally:
             self._scene.stopping.set()
-        self._cluster.mend()
+        self._subject.mend()
         failures += self._ended()
         if not failures:
             self._application.finish()
@@ -149,23 +124,22 @@ class Run:
 
     def _look_around(self) -> None:
         groups = [Copier.group, Reader.group, OurApplication.group]
-        for line in (*looking.threads(), *looking.state(self._cluster, TOPICS, groups)):
+        for line in (*looking.threads(), *looking.state(self._subject.asked_port, TOPICS, groups)):
             self._say(line)
 
     def _strike(self, name: str) -> None:
-        leader = self._cluster.leader
         before = self._counts()
         began_s = self._scene.now_s()
-        self._scene.note(Fault(began_s, f"{name}: node {leader}"))
-        DEEDS[name](self._cluster, leader)
-        successor = self._cluster.leader
+        self._scene.note(Fault(began_s, name))
+        hit = self._subject.strike(name, self._random)
+        leaders = self._subject.until_led()
         led_s = self._scene.now_s() - began_s
-        self._scene.note(Fault(self._scene.now_s(), f"node {successor} leads"))
+        self._scene.note(Fault(self._scene.now_s(), f"after {name} of {hit}: led by {leaders}"))
         served_s = self._await_progress(before, began_s)
         self._takeovers.append(Takeover(name, led_s, served_s))
         slowest = max(served_s, key=served_s.__getitem__)
         self._say(
-            f"{len(self._takeovers):4}  {name:22} {leader} → {successor}  "
+            f"{len(self._takeovers):4}  {name:22} {hit} → {leaders}  "
             f"led after {led_s:5.2f} s, all served after {served_s[slowest]:5.2f} s ({slowest})"
         )
 

@@ -4,9 +4,9 @@ from typing import Final
 
 from chaos.confluent import Copier
 from chaos.scene import PARTITION_COUNTS, PLAIN, Client, Scene
+from chaos.subject import Host
 from semel.errors import NONE
 from semel.testing.asking import NoAnswer, ask
-from semel.testing.cluster import Cluster
 from semel.types import TopicPartition
 from semel.verify.judging.operations import EndRead, OffsetRead
 from semel.wire.messages.list_offsets import (
@@ -29,9 +29,9 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 class Watcher(Client):
     """Of one node, past its proxy: also when it is cut off from its clients."""
 
-    def __init__(self, cluster: Cluster, node_id: int, scene: Scene, seed: int) -> None:
-        super().__init__(f"watcher-{node_id}", scene, seed)
-        self._node = cluster[node_id]
+    def __init__(self, host: Host, scene: Scene, seed: int) -> None:
+        super().__init__(f"watcher-{host.node_id}", scene, seed)
+        self._host = host
 
     def turn(self) -> None:
         try:
@@ -48,7 +48,7 @@ class Watcher(Client):
         wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=LATEST)])
         request = ListOffsetsRequest(isolation_level=isolation, topics=[wanted])
         began_s = self.scene.now_s()
-        told = ask(("127.0.0.1", self._node.port), "ListOffsets", 7, request, ASKED_S_MAX)
+        told = ask(("127.0.0.1", self._host.port), "ListOffsets", 7, request, ASKED_S_MAX)
         found = told.topics[0].partitions[0]
         if found.error_code == NONE:
             self.scene.note(
@@ -57,7 +57,7 @@ class Watcher(Client):
                     TopicPartition(topic, partition),
                     found.offset,
                     isolation == READ_COMMITTED,
-                    str(self._node.node_id),
+                    str(self._host.node_id),
                 )
             )
             self.done_count += 1
@@ -67,7 +67,7 @@ class Watcher(Client):
         group = OffsetFetchRequestGroup(Copier.group, topics=[wanted])
         request = OffsetFetchRequest([group], require_stable=True)
         began_s = self.scene.now_s()
-        told = ask(("127.0.0.1", self._node.port), "OffsetFetch", 8, request, ASKED_S_MAX)
+        told = ask(("127.0.0.1", self._host.port), "OffsetFetch", 8, request, ASKED_S_MAX)
         group_told = told.groups[0]
         if group_told.error_code != NONE:
             return
@@ -79,7 +79,7 @@ class Watcher(Client):
                     Copier.group,
                     TopicPartition(topic, partition),
                     max(0, found.committed_offset),
-                    str(self._node.node_id),
+                    str(self._host.node_id),
                 )
             )
             self.done_count += 1

@@ -1,6 +1,6 @@
 """A pytest plugin that puts three nodes with three lanes on a store in the place of our broker.
 
-pytest -p no:semel -p peers.lanes_in_place peers/test_franz_go.py tests/client
+pytest -p no:semel -p peers.lanes_in_place peers/test_franz_go.py peers/test_java_client.py
 """
 
 from collections.abc import Iterator

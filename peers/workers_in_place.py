@@ -2,7 +2,7 @@
 
 What the tests say of one broker then is to hold for several; the Makefile says which:
 
-    pytest -p no:semel -p peers.workers_in_place peers/test_franz_go.py tests/client
+    pytest -p no:semel -p peers.workers_in_place peers/test_franz_go.py peers/test_java_client.py
 """
 
 from collections.abc import Iterator

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from chaos.nodes import Nodes
 from chaos.run import Run
 
 from semel.testing import Cluster
@@ -13,7 +14,7 @@ TAKEOVERS = 3
 @pytest.mark.usefixtures("sockets_of_refused_connects_may_be_left")
 def test_nothing_is_lost_doubled_torn_or_stuck_over_takeovers(tmp_path: Path) -> None:
     with Cluster(proxied=True) as cluster:
-        run = Run(cluster, tmp_path / "history", seed=3, say=print)
+        run = Run(Nodes(cluster), tmp_path / "history", seed=3, say=print)
         report = run.tell(TAKEOVERS, ["kill", "stop", "cut off"])
     assert report.failures == []
     assert report.judgement.anomalies == []

@@ -78,7 +78,7 @@ class ClusterFaults:
         }
         if cluster.lane_count > 1:
             self._kinds["moves"] = (20, self._move)
-            self._kinds["moves from one that nobody reaches"] = (5, self._move_from_one_alone)
+            self._kinds["moves from one that nobody reaches"] = (30, self._move_from_one_alone)
             self._kinds["nodes that nobody reaches"] = (5, self._part)
             self._kinds["lost connections of nodes"] = (6, self._lose_line)
             cluster.call_chances = self._rng.choice(CALL_MOODS)
@@ -247,16 +247,23 @@ class ClusterFaults:
 
     async def _move_from_one_alone(self) -> None:
         """Who cannot be asked to let go does so when it finds the fence of its successor."""
-        lane = self._rng.randrange(1, self._cluster.lane_count)
+        cluster = self._cluster
+        # Of one that is placed by another, as a rule: who places itself is not heard.
+        lanes = [
+            lane
+            for lane in range(1, cluster.lane_count)
+            if cluster.leader_of(lane) is not cluster.leader_of(0)
+        ]
+        lane = self._rng.choice(lanes or range(1, cluster.lane_count))
         node = await self._victim(lane)
         if node is None:
             return
-        seen = self._cluster.bucket.lanes[lane]
+        seen = cluster.bucket.lanes[lane]
         epoch = seen.epoch
-        self._cluster.part(node)
+        cluster.part(node)
         self._place_elsewhere(lane)
         await self._until(lambda: seen.epoch > epoch, 3 * TIMING.detection_s)
-        if self._rng.random() < 0.5:
+        if self._rng.random() < 0.8:
             await self._serve_as_zombie(node)
         else:
             await self._lasts(0.5)

@@ -22,8 +22,8 @@ from semel.verify.world.network import Network
 from semel.verify.world.workers import Workers
 
 BUDGET_S: Final = 600.0
-CHAOS_S: Final = (8.0, 20.0)
-PAUSES_S: Final = (0.1, 0.25, 0.6, 1.5)
+CHAOS_S: Final = (8.0, 30.0)
+PAUSES_S: Final = (0.15, 0.5, 1.5, 3.0)
 WORKER_COUNTS: Final = (2, 3, 4)
 
 

@@ -57,6 +57,7 @@ STABLE = Versions(7, 8)
 GENERATION_SINCE = 3
 OUT_OF_DATE = {IllegalGeneration.code, UnknownMemberId.code, RebalanceInProgress.code}
 INPUTS_MAX = 6
+FETCHED_BYTES_MAX = 2_000
 
 
 class Copier(TransactionalProducer):
@@ -151,7 +152,7 @@ class Copier(TransactionalProducer):
 
     async def _inputs(self, start: int) -> list[int]:
         reply = await self._incarnation.ask(
-            self._source, fetch, fetch_request({self._source: start})
+            self._source, fetch, fetch_request({self._source: start}, max_bytes=FETCHED_BYTES_MAX)
         )
         assert reply is not None
         ((_, data),) = partitions_of(reply.message)

@@ -48,7 +48,7 @@ from semel.wire.messages import end_txn, produce
 GAVE_UP = -1
 CHANGED_ITS_MIND = -2
 COMMIT_TRIES_MAX = 40
-STRAY_SHARE = 0.05
+STRAY_SHARE = 0.2
 TWICE_SHARE = 0.03
 END_TXN_VERSION_OF_LIBRDKAFKA = 1
 
@@ -339,7 +339,7 @@ class TransactionalProducer:
         """Seldom write something that its end does not wait for, or that must not be committed."""
         incarnation = self._incarnation
         if self._rng.random() < STRAY_SHARE and not incarnation.is_tv1:
-            partition = self._rng.choice(self._partitions)
+            partition = self._rng.choice(self._elsewhere() or self._partitions)
             batch = Batch(
                 partition,
                 incarnation.sequences.get(partition, 0),
@@ -353,6 +353,12 @@ class TransactionalProducer:
             labels = tuple(f"{label}-again" for label in before.labels)
             await self._write_twice(attempt, Batch(before.partition, before.sequence, labels))
         return 0
+
+    def _elsewhere(self) -> list[TopicPartition]:
+        """In lanes that the attempt has not written to."""
+        lane_of = self._client.surroundings.hosts.lane_of
+        joined = {lane_of(each) for each in self._last}
+        return [each for each in self._partitions if lane_of(each) not in joined]
 
     def _request_of(self, batch: Batch) -> produce.ProduceRequest:
         request = request_of(ACKS_ALL, [(batch.partition, self._encoded(batch))])

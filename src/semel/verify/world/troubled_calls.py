@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from semel.broker.broker import Broker
-from semel.lane.calls import AnyCall, AnyReply, AskToJoin, LaneAway
+from semel.lane.calls import AnyCall, AnyReply, AskToJoin, AskToPrepare, LaneAway
 from semel.lane.leader import LedBy
 
 HELD_S: Final = (0.01, 0.05, 0.05, 0.3, 0.3, 2.0)
@@ -25,6 +25,8 @@ class CallChances:
     answer_held: float = 0.0
     doubled: float = 0.0
     """It is heard once more, much later."""
+    vote_doubled: float = 0.0
+    """The same, when a vote was asked for: by then the transaction may have ended."""
     join_held: float = 0.0
     """A join that was granted: whoever asked for it may have ended its transaction meanwhile."""
     to_zombie: float = 0.0
@@ -32,9 +34,18 @@ class CallChances:
 
 
 QUIET: Final = CallChances()
-TROUBLED: Final = CallChances(0.005, 0.005, 0.005, 0.005, 0.03, 0.01, 0.5)
-LATE: Final = CallChances(doubled=0.1, join_held=0.15, to_zombie=0.9)
-MOODS: Final = (QUIET, TROUBLED, LATE)
+TROUBLED: Final = CallChances(
+    lost=0.005,
+    held=0.005,
+    answer_lost=0.005,
+    answer_held=0.005,
+    doubled=0.03,
+    vote_doubled=0.03,
+    join_held=0.01,
+    to_zombie=0.5,
+)
+LATE: Final = CallChances(doubled=0.1, vote_doubled=0.6, join_held=0.5, to_zombie=0.9)
+MOODS: Final = (QUIET, TROUBLED, LATE, LATE)
 
 
 class TroubledCalls:
@@ -63,7 +74,8 @@ class TroubledCalls:
         if rng.random() < chances.held:
             await asyncio.sleep(rng.choice(HELD_S))
         reply = await self._ask(lane, call)
-        if rng.random() < chances.doubled:
+        is_vote = isinstance(call, AskToPrepare)
+        if rng.random() < (chances.vote_doubled if is_vote else chances.doubled):
             self._broker.start_task(self._ask_again(lane, call))
         is_join = isinstance(call, AskToJoin)
         if rng.random() < (chances.join_held if is_join else chances.answer_held):
