@@ -63,7 +63,6 @@ async def import_folder(
     randomness: Randomness,
     partition_counts: tuple[int, int],
     on_progress: Progress,
-    slot_settings: SlotSettings | None = None,
 ) -> Imported:
     """Make a cluster of a folder that no broker has, which stays as it is.
 
@@ -86,9 +85,7 @@ async def import_folder(
         await lane.start(_ignored)
         try:
             await cluster_format.begin_import(found.store, randomness, found.journal)
-            target = await _begun(
-                found.joined, lane.view.epoch, randomness, slot_settings or SlotSettings()
-            )
+            target = await _begun(found.joined, lane.view.epoch, randomness, SlotSettings())
             copied = await lane.copy_into(
                 target, LANE_SETTINGS, lambda done: on_progress("copied", done)
             )
@@ -162,7 +159,6 @@ async def export_cluster(
     clock: Clock,
     randomness: Randomness,
     on_progress: Progress,
-    journal_settings: JournalSettings | None = None,
 ) -> Copied:
     """Make a folder for one broker of a cluster whose nodes have stopped, which stays as it is.
 
@@ -202,7 +198,7 @@ async def export_cluster(
         )
         await lane.start(_ignored)
         try:
-            target = FileJournal.open(device, journal_settings or JournalSettings(), CONTENTS)
+            target = FileJournal.open(device, JournalSettings(), CONTENTS)
             copied = await lane.copy_into(
                 target, LANE_SETTINGS, lambda done: on_progress("copied", done)
             )

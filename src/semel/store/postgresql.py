@@ -65,7 +65,6 @@ class PostgresStore:
         """Creates of which it is not known whether they were done."""
         self._resolved = 0
         """How many of these lie before a commit that was heard of."""
-        self._is_made = False
 
     @classmethod
     def from_settings(cls, settings: StoreSettings) -> "PostgresStore":

@@ -237,9 +237,9 @@ class Cluster:
         self._addresses[found.node_id] = Address(found.host, found.port)
         return found.node_id
 
-    def forget_coordinator(self, key: str, kind: CoordinatorOf = CoordinatorOf.GROUP) -> None:
+    def forget_coordinator(self, group: str) -> None:
         """It is asked for anew at the next call: the one that is known is so no longer."""
-        self._coordinators.pop((kind, key), None)
+        self._coordinators.pop((CoordinatorOf.GROUP, group), None)
 
     def learn_brokers(self, brokers: Mapping[int, Address]) -> None:
         """What another connection to the same cluster has been told."""

@@ -9,7 +9,7 @@ from semel.client.cluster.blocking import ClientOptions, Connected
 from semel.client.cluster.offsets import Isolation
 from semel.client.columns.frames import as_table
 from semel.client.columns.plan import Place, Range, check_place, plan
-from semel.client.columns.ranges import FETCH_SIZE_MAX, fetch_regions
+from semel.client.columns.ranges import fetch_regions
 from semel.client.columns.schema import COLUMNS, schema_of
 from semel.client.columns.sending import Sending
 from semel.client.connecting.address import chosen_bootstrap_servers
@@ -166,8 +166,6 @@ def read_range(
     *,
     isolation: Isolation = Isolation.READ_COMMITTED,
     columns: Collection[str] = COLUMNS,
-    fetch_size_max: int = FETCH_SIZE_MAX,
-    accepts_loss: bool = False,
     begins_with_log: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """As `fetch_regions`, for code without an event loop; decodes in the caller's thread."""
@@ -175,8 +173,6 @@ def read_range(
         connected.cluster,
         *wanted,
         isolation=isolation,
-        fetch_size_max=fetch_size_max,
-        accepts_loss=accepts_loss,
         begins_with_log=begins_with_log,
     )
     for region in connected.iterate(regions):

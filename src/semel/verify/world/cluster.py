@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextvars import Context
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -222,10 +221,6 @@ class SimulatedNode:
         led = self.broker.lanes.by_number.get(lane) if self.is_alive else None
         return -1 if led is None else led.view.epoch
 
-    @property
-    def leads_any(self) -> bool:
-        return self.is_alive and bool(self.broker.lanes.led)
-
     def stop(self) -> None:
         """As SIGTERM does."""
         self._stopping.set()
@@ -372,14 +367,6 @@ class Cluster:
         node = self.nodes[node_id] = SimulatedNode(self, node_id, len(self._lives))
         self._lives.append(node)
         return node
-
-    def start_in(self, node_id: int, delay_s: float) -> None:
-        """As nobody's callback, since whoever plans it may die before."""
-        self.loop.call_later(delay_s, self._start_again, node_id, context=Context())
-
-    def _start_again(self, node_id: int) -> None:
-        if not self.nodes[node_id].is_alive:
-            self.start(node_id)
 
     def kill(self, node: SimulatedNode, cause: Cause = Cause.KILLED, reason: str = "") -> None:
         if node.is_alive:
