@@ -13,6 +13,7 @@ from support.clients import QUIET
 from support.raw_client import METRICS
 
 PATIENCE_S = 60.0
+TERM = r'^semel_lane_term\{lane="(\d)"\} 0.0$'
 LAG = re.compile(r'^semel_group_lag\{group="slow",topic="t"\} (\S+)$', re.MULTILINE)
 
 
@@ -55,3 +56,5 @@ def test_a_groups_lag_has_the_partitions_of_all_workers() -> None:
             for page in told
         ]
         assert stored == [["4.0"], ["4.0"]]
+        terms = [re.findall(TERM, page, re.MULTILINE) for page in told]
+        assert sorted(terms) == [["0"], ["1"]]

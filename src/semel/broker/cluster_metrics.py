@@ -124,18 +124,10 @@ def _lanes(broker: "Broker") -> Iterator["Metric"]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     led = [
-        (str(lane.number), lane.view, cast("SlotJournal", journal))
+        (str(lane.number), cast("SlotJournal", journal))
         for lane in broker.lanes.led
         if (journal := broker.leading.journals_on_store.get(lane.number)) is not None
     ]
-    epoch = GaugeMetricFamily(
-        "semel_lane_epoch", "The leader epoch of a lane that this node leads.", labels=["lane"]
-    )
-    term = GaugeMetricFamily(
-        "semel_lane_term",
-        "The term of a lane that this node leads, by which epochs are spent.",
-        labels=["lane"],
-    )
     slot = GaugeMetricFamily(
         "semel_lane_next_slot", "The slot of a lane that this node writes next.", labels=["lane"]
     )
@@ -144,18 +136,10 @@ def _lanes(broker: "Broker") -> Iterator["Metric"]:
         "Slots of a lane that this node has begun since it leads it.",
         labels=["lane"],
     )
-    appended = CounterMetricFamily(
-        "semel_lane_bytes",
-        "Bytes that this node has appended to a lane since it leads it.",
-        labels=["lane"],
-    )
-    for number, view, journal in led:
-        epoch.add_metric([number], view.epoch)
-        term.add_metric([number], view.term)
+    for number, journal in led:
         slot.add_metric([number], journal.slot)
         puts.add_metric([number], journal.puts)
-        appended.add_metric([number], journal.bytes_appended)
-    yield from (epoch, term, slot, puts, appended)
+    yield from (slot, puts)
 
 
 def _slots(journals: "list[SlotJournal]") -> Iterator["Metric"]:

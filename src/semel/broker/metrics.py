@@ -9,6 +9,7 @@ from semel.arrivals import Arrivals
 from semel.broker.census_metrics import census_metrics
 from semel.broker.cluster_metrics import cluster_metrics, journals_on_store
 from semel.broker.families import counter, gauge, histogram, together
+from semel.broker.lane_metrics import lane_metrics
 from semel.broker.request_metrics import request_metrics
 from semel.broker.topic_counts import TopicCounts, TopicSize
 from semel.broker.topic_metrics import topic_metrics
@@ -231,11 +232,6 @@ class Collector:
             "semel_partitions", "Partitions.", sum(lane.view.partition_count for lane in lanes)
         )
         yield gauge(
-            "semel_term",
-            "The highest term of the lanes that are led here.",
-            max((lane.view.term for lane in lanes), default=-1),
-        )
-        yield gauge(
             "semel_journal_unsynced_bytes",
             "Bytes appended that a power loss would take.",
             sum(journal.end - journal.durable for journal in all_journals),
@@ -244,6 +240,7 @@ class Collector:
             yield from census_metrics(broker.census, broker.config.metrics_labels_max)
         if broker.is_shared:
             yield from cluster_metrics(broker)
+        yield from lane_metrics(broker)
 
 
 def _disk(broker: "Broker") -> Iterator["Metric"]:
