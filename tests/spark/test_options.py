@@ -290,7 +290,7 @@ def test_a_stream_has_no_end_and_a_batch_not_at_the_beginning() -> None:
 
 def test_options_of_a_sink() -> None:
     plain = sink()
-    assert plain.marker_place == TopicPartition("t", 0)
+    assert plain.marker_partition == TopicPartition("t", 0)
     assert plain.checks_marker
     assert plain.transactional_id_of("q") == "semel-q-sink"
     given = sink(
@@ -303,7 +303,7 @@ def test_options_of_a_sink() -> None:
     )
     assert given.transactional_id_of("q") == "semel-q-mine"
     assert not given.checks_marker
-    assert given.marker_place == TopicPartition("m", 0)
+    assert given.marker_partition == TopicPartition("m", 0)
     assert given.compression is Compression.ZSTD
     assert given.transaction_timeout_ms == 9000
     assert given.encoded_size_max == 1 << 30
@@ -321,7 +321,7 @@ def test_groups_of_a_sink() -> None:
 
 def test_a_sink_whose_topics_come_from_a_column_has_a_topic_for_its_marker() -> None:
     settings = sink_settings(sink_options(SERVERS))
-    assert settings.marker_place == TopicPartition("semel-markers", 0)
+    assert settings.marker_partition == TopicPartition("semel-markers", 0)
 
 
 def test_an_option_of_the_other_side_is_called_so() -> None:

@@ -28,11 +28,11 @@ async def read_up_to(
         while left:
             consumer.assign(left)
             for each in await consumer.poll(_POLL_MS):
-                if each.offset < ends[each.place]:
+                if each.offset < ends[each.topic_partition]:
                     record = Record(
                         each.key, each.value, each.timestamp_ms, each.headers, each.offset
                     )
-                    found[each.place].append(record)
+                    found[each.topic_partition].append(record)
             left = {place for place in left if await consumer.position(place) < ends[place]}
     return found
 

@@ -51,11 +51,15 @@ class Backlog:
 
     def hold(self, records: Iterable[Record], undone: Mapping[TopicPartition, int]) -> None:
         """Keep those that were not done; they come before what is held already."""
-        left = [each for each in records if each.offset >= undone.get(each.place, each.offset + 1)]
+        left = [
+            each
+            for each in records
+            if each.offset >= undone.get(each.topic_partition, each.offset + 1)
+        ]
         for record in left:
-            self._held.setdefault(record.place, deque())
+            self._held.setdefault(record.topic_partition, deque())
         for record in reversed(left):
-            self._held[record.place].appendleft(record)
+            self._held[record.topic_partition].appendleft(record)
 
     def done(self, offsets: Mapping[TopicPartition, int]) -> None:
         """These are committed."""
@@ -83,7 +87,7 @@ class Backlog:
 
     def too_slow(self, failure: Failure, *, is_given_up: bool) -> None:
         """It failed by the loss of its partition, and is known again if that comes back."""
-        partition = failure.record.place
+        partition = failure.record.topic_partition
         self._attempts[partition] = (failure.record.offset, failure.attempt)
         if is_given_up:
             self._given_up[partition] = failure

@@ -156,7 +156,7 @@ def all_at_once(
 
 def doubt(outcome: CycleOutcome, portion: Portion, error: Exception) -> None:
     """Look for the record at fault: partition by partition, then in halves."""
-    counts = Counter(record.place for record in portion.records())
+    counts = Counter(record.topic_partition for record in portion.records())
     parts = 2 if len(counts) == 1 else 1
     outcome.undone = dict(portion.firsts)
     outcome.doubted_for = error

@@ -46,7 +46,7 @@ def failed_for_good(listener: str, failure: Failure) -> ListenerFailed:
     often = "once" if attempt == 1 else f"{attempt} times"
     failed = ListenerFailed(
         listener,
-        f"the record at {record.place} offset {record.offset} failed {often}, "
+        f"the record at {record.topic_partition} offset {record.offset} failed {often}, "
         f"and there is no dead-letter topic: {type(error).__name__}: {in_words(error)}",
         error,
     )

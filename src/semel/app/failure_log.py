@@ -87,7 +87,7 @@ class FailureLog:
             "offset": record.offset,
             "attempt": attempt,
         }
-        subject = f"the record at {record.place} offset {record.offset}"
+        subject = f"the record at {record.topic_partition} offset {record.offset}"
         self._tell(level, event, f"{subject} {words}", error, fields)
 
     def _tell(

@@ -322,12 +322,12 @@ class ListenerMember:
                 doubt(refused, portion, reason)
             else:
                 record = portion.records()[0]
-                attempt = self._backlog.attempts_of(record.place, record.offset) + 1
+                attempt = self._backlog.attempts_of(record.topic_partition, record.offset) + 1
                 refused.fail(self._listener.rules, Failure(record, reason, attempt))
             await self._deliver(portion, refused, membership)
 
     def _count_too_slow(self, record: Record) -> None:
-        attempt = self._backlog.attempts_of(record.place, record.offset) + 1
+        attempt = self._backlog.attempts_of(record.topic_partition, record.offset) + 1
         failure = Failure(record, self._pace.complaint(), attempt)
         fate = CycleOutcome(Outbox())
         fate.fail(self._listener.rules, failure)

@@ -169,7 +169,7 @@ async def _print_all(
         if not records:
             # A consumer waits without end for a cluster or a topic that is gone; a person does not.
             await check()
-        moved = {record.place for record in records} or set(left)
+        moved = {record.topic_partition for record in records} or set(left)
         for partition in moved & stops.keys():
             if await consumer.position(partition) >= stops[partition]:
                 del left[partition]

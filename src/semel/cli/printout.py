@@ -38,9 +38,9 @@ class Printout:
         """Those before the offset where their partition is to stop."""
         out = sys.stdout.buffer
         for record in records:
-            stop = self._stops.get(record.place)
+            stop = self._stops.get(record.topic_partition)
             if stop is not None and record.offset >= stop:
-                self.passed.add(record.place)
+                self.passed.add(record.topic_partition)
                 continue
             out.write(self._show(record))
             if self._left is not None:

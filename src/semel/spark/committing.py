@@ -167,7 +167,7 @@ class BatchTransaction:
             await self.writer.begin()
             home = self._settled_home
             await self.writer.send_offsets(
-                GroupMetadata(home.group), {home.place: _offset_of(signed)}
+                GroupMetadata(home.group), {home.partition: _offset_of(signed)}
             )
             await self.writer.commit()
         self._remember(signed)
@@ -227,7 +227,7 @@ class BatchTransaction:
             marked = marked._replace(
                 written=self._reckoned(written or _amount(rows)), offsets_group=apart
             )
-            offsets[home.group][home.place] = _offset_of(marked)
+            offsets[home.group][home.partition] = _offset_of(marked)
         jobs: list[Coroutine[Any, Any, object]] = []
         if rows:
             jobs.append(self.writer.write(rows))

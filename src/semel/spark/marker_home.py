@@ -33,7 +33,7 @@ _PATIENCE_MS = 5_000
 
 class MarkerHome(NamedTuple):
     group: str
-    place: TopicPartition
+    partition: TopicPartition
     offsets_group: str
     """Of what the query has consumed."""
 
@@ -56,15 +56,15 @@ def group_of(settings: SinkSettings, transactional_id: str, batch: BatchMarker) 
 
 def named_home(settings: SinkSettings, transactional_id: str, batch: BatchMarker) -> MarkerHome:
     group = group_of(settings, transactional_id, batch)
-    place = TopicPartition(MARKER_TOPIC_DEFAULT, 0)
-    return MarkerHome(group, place, settings.offsets_group or group)
+    partition = TopicPartition(MARKER_TOPIC_DEFAULT, 0)
+    return MarkerHome(group, partition, settings.offsets_group or group)
 
 
 def apart_home(settings: SinkSettings, transactional_id: str) -> MarkerHome:
     """In a group of its own, at a topic that is written to."""
     return MarkerHome(
         settings.marker_group_of(transactional_id),
-        settings.marker_place,
+        settings.marker_partition,
         settings.offsets_group_of(transactional_id),
     )
 
@@ -96,7 +96,7 @@ async def find_marker(
 
 async def stored_marker(cluster: Cluster, home: MarkerHome) -> BatchMarker | None:
     """The marker as the last committed transaction left it."""
-    at = (await group_offsets(cluster, home.group, [home.place])).get(home.place)
+    at = (await group_offsets(cluster, home.group, [home.partition])).get(home.partition)
     return None if at is None else read_marker(at.offset, at.metadata)
 
 
@@ -140,9 +140,9 @@ async def _renamed(
         _log.warning("groups under other names of the query are not looked for: %s", refusal)
         return []
     endings = (f"-{_short(batch.query_id)}{sink}", f"-{batch.query_id}{sink}")
-    place = TopicPartition(MARKER_TOPIC_DEFAULT, 0)
+    partition = TopicPartition(MARKER_TOPIC_DEFAULT, 0)
     return [
-        MarkerHome(each.group_id, place, settings.offsets_group or each.group_id)
+        MarkerHome(each.group_id, partition, settings.offsets_group or each.group_id)
         for each in groups
         if each.group_id.endswith(endings)
     ]
@@ -150,15 +150,15 @@ async def _renamed(
 
 async def _may_stand_at(cluster: Cluster, home: MarkerHome) -> bool:
     """Whether the topic is there, or can be had; one that is written to is made elsewhere."""
-    if home.place.topic != MARKER_TOPIC_DEFAULT:
+    if home.partition.topic != MARKER_TOPIC_DEFAULT:
         return True
     try:
-        await cluster.topic_to_write(home.place.topic, _PATIENCE_MS)
+        await cluster.topic_to_write(home.partition.topic, _PATIENCE_MS)
     except RequestError as refusal:
         _log.warning(
             "the group of this query is told apart from its marker's, as topic %s cannot be had: "
             "%s",
-            home.place.topic,
+            home.partition.topic,
             refusal,
         )
         return False

@@ -131,4 +131,4 @@ async def _offsets_of(cluster: Cluster, groups: Collection[str]) -> dict[str, Of
 
 
 def _without_markers(committed: Offsets) -> dict[TopicPartition, int]:
-    return {place: at.offset for place, at in committed.items() if marker_in(at) is None}
+    return {partition: at.offset for partition, at in committed.items() if marker_in(at) is None}

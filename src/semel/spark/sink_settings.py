@@ -40,7 +40,7 @@ class SinkSettings(NamedTuple):
     """Of the groups that a sink names by itself: access lists may know a prefix."""
 
     @property
-    def marker_place(self) -> TopicPartition:
+    def marker_partition(self) -> TopicPartition:
         """Where a marker with a group of its own stands.
 
         Kafka takes offsets only for topics that exist: one that is written to, or its own.

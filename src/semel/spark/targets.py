@@ -42,7 +42,7 @@ async def partition_counts(
     """Of the topics that are named, created if need be; of all where only a column names them."""
     named = {settings.topic} if topics is None else set(topics)
     if settings.checks_marker:
-        named.add(settings.marker_place.topic)
+        named.add(settings.marker_partition.topic)
     # A query lives through the restart of a broker: as long as one request may take.
     timeout_ms = cluster.timeout_ms
     found = {

@@ -109,7 +109,7 @@ class BatchWriter(DataSourceArrowWriter):
     ) -> None:
         """As a stream does, under the name of the topic: a batch may write to several."""
         settings = self._settings
-        marker_topic = settings.marker_place.topic
+        marker_topic = settings.marker_partition.topic
         if settings.checks_marker and marker_topic not in self._destination.partition_counts:
             connected = shared(settings.client)
             connected.run(connected.cluster.topic_to_write(marker_topic))

@@ -86,8 +86,10 @@ class Member:
             self.records += records
             self.vain_polls += not records
             for record in records:
-                assert record.place in self.owned, f"{record.place} is not its own any more"
-                self._members.read[record.place, record.offset] += 1
+                assert record.topic_partition in self.owned, (
+                    f"{record.topic_partition} is not its own any more"
+                )
+                self._members.read[record.topic_partition, record.offset] += 1
             await self._members.notify()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> None:

@@ -10,7 +10,7 @@ from semel.access.rules import RuleFilter
 from semel.client.admin import acls, configs, groups, topics, transactions
 from semel.client.admin.acls import Acl, acl_of_rule, filter_of, rule_of_acl
 from semel.client.admin.configs import ConfigEntry
-from semel.client.admin.finding import ConfigKind, Places, find_partitions, find_resource
+from semel.client.admin.finding import ConfigKind, Partitions, find_partitions, find_resource
 from semel.client.admin.finding import find_topics as find
 from semel.client.admin.groups import GroupDescription, GroupListing
 from semel.client.admin.hanging import Hanging, find_hanging
@@ -156,31 +156,35 @@ class AsyncAdmin:
             return dict((await self._cluster.describe()).topics)
         return await find(self._cluster, _listed(names))
 
-    async def sizes(self, places: Places) -> dict[TopicPartition, int]:
+    async def sizes(self, partitions: Partitions) -> dict[TopicPartition, int]:
         """The bytes of these partitions; a name stands for all partitions of a topic."""
-        return await topics.sizes_of(self._cluster, await find_partitions(self._cluster, places))
+        return await topics.sizes_of(
+            self._cluster, await find_partitions(self._cluster, partitions)
+        )
 
     # Offsets and records
 
-    async def beginning_offsets(self, places: Places) -> dict[TopicPartition, int]:
+    async def beginning_offsets(self, partitions: Partitions) -> dict[TopicPartition, int]:
         """The first offset of these partitions; a name stands for all partitions of a topic."""
-        return await beginnings_of(self._cluster, await find_partitions(self._cluster, places))
+        return await beginnings_of(self._cluster, await find_partitions(self._cluster, partitions))
 
     async def end_offsets(
-        self, places: Places, *, isolation: str = "read_committed"
+        self, partitions: Partitions, *, isolation: str = "read_committed"
     ) -> dict[TopicPartition, int]:
         """The offset behind the last record that may be read."""
         level = parse_isolation(isolation)
-        return await ends_of(self._cluster, await find_partitions(self._cluster, places), level)
+        return await ends_of(self._cluster, await find_partitions(self._cluster, partitions), level)
 
-    async def offsets_at(self, places: Places, time: int | datetime) -> dict[TopicPartition, int]:
+    async def offsets_at(
+        self, partitions: Partitions, time: int | datetime
+    ) -> dict[TopicPartition, int]:
         """The offset of the first record of this time or later, or the end if there is none.
 
         The time is a datetime, or in milliseconds since 1970.
         """
         time_ms = as_time_ms(time)
-        partitions = await find_partitions(self._cluster, places)
-        return await offsets_at_or_end(self._cluster, partitions, time_ms)
+        found = await find_partitions(self._cluster, partitions)
+        return await offsets_at_or_end(self._cluster, found, time_ms)
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
@@ -250,10 +254,10 @@ class AsyncAdmin:
             await find_partitions(self._cluster, list(offsets))
             await groups.commit_offsets(self._cluster, group, offsets)
 
-    async def delete_offsets(self, group: str, places: Places) -> None:
+    async def delete_offsets(self, group: str, partitions: Partitions) -> None:
         """Let the group forget what it has committed in topics that it does not read any more."""
-        partitions = await find_partitions(self._cluster, places)
-        await groups.delete_offsets(self._cluster, group, partitions)
+        found = await find_partitions(self._cluster, partitions)
+        await groups.delete_offsets(self._cluster, group, found)
 
     async def lag(
         self, group: str, *, isolation: str = "read_committed"
@@ -278,14 +282,14 @@ class AsyncAdmin:
         """Abort what this id has open, and shut its producer out; what it was."""
         return await transactions.abort(self._cluster, transactional_id)
 
-    async def hanging_transactions(self, places: Places | None = None) -> list[Hanging]:
+    async def hanging_transactions(self, partitions: Partitions | None = None) -> list[Hanging]:
         """Those that are open in these partitions, or anywhere, and that nobody is going to end."""
-        if places is None:
-            found = (await self._cluster.describe()).topics.values()
-            partitions = [each for topic in found for each in topic.topic_partitions]
+        if partitions is None:
+            described = (await self._cluster.describe()).topics.values()
+            found = [each for topic in described for each in topic.topic_partitions]
         else:
-            partitions = await find_partitions(self._cluster, places)
-        return await find_hanging(self._cluster, partitions, SystemClock().wall_ms())
+            found = await find_partitions(self._cluster, partitions)
+        return await find_hanging(self._cluster, found, SystemClock().wall_ms())
 
     # Who may do what
 

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 from semel.client.admin.acls import Acl
 from semel.client.admin.asynchronous import AsyncAdmin, ClusterDescription, Names
 from semel.client.admin.configs import ConfigEntry
-from semel.client.admin.finding import ConfigKind, Places
+from semel.client.admin.finding import ConfigKind, Partitions
 from semel.client.admin.groups import GroupDescription, GroupListing
 from semel.client.admin.hanging import Hanging
 from semel.client.admin.lag import PartitionLag
@@ -120,28 +120,28 @@ class Admin:
         """The partitions of these topics, or of all: who leads them, and who has copies."""
         return self._do(lambda admin: admin.describe_topics(names))
 
-    def sizes(self, places: Places) -> dict[TopicPartition, int]:
+    def sizes(self, partitions: Partitions) -> dict[TopicPartition, int]:
         """The bytes of these partitions; a name stands for all partitions of a topic."""
-        return self._do(lambda admin: admin.sizes(places))
+        return self._do(lambda admin: admin.sizes(partitions))
 
     # Offsets and records
 
-    def beginning_offsets(self, places: Places) -> dict[TopicPartition, int]:
+    def beginning_offsets(self, partitions: Partitions) -> dict[TopicPartition, int]:
         """The first offset of these partitions; a name stands for all partitions of a topic."""
-        return self._do(lambda admin: admin.beginning_offsets(places))
+        return self._do(lambda admin: admin.beginning_offsets(partitions))
 
     def end_offsets(
-        self, places: Places, *, isolation: str = "read_committed"
+        self, partitions: Partitions, *, isolation: str = "read_committed"
     ) -> dict[TopicPartition, int]:
         """The offset behind the last record that may be read."""
-        return self._do(lambda admin: admin.end_offsets(places, isolation=isolation))
+        return self._do(lambda admin: admin.end_offsets(partitions, isolation=isolation))
 
-    def offsets_at(self, places: Places, time: int | datetime) -> dict[TopicPartition, int]:
+    def offsets_at(self, partitions: Partitions, time: int | datetime) -> dict[TopicPartition, int]:
         """The offset of the first record of this time or later, or the end if there is none.
 
         The time is a datetime, or in milliseconds since 1970.
         """
-        return self._do(lambda admin: admin.offsets_at(places, time))
+        return self._do(lambda admin: admin.offsets_at(partitions, time))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete what lies below these offsets, for good; where each partition begins then."""
@@ -180,9 +180,9 @@ class Admin:
         """Commit these offsets for a group that has no members at the moment."""
         self._do(lambda admin: admin.set_offsets(group, offsets))
 
-    def delete_offsets(self, group: str, places: Places) -> None:
+    def delete_offsets(self, group: str, partitions: Partitions) -> None:
         """Let the group forget what it has committed in topics that it does not read any more."""
-        self._do(lambda admin: admin.delete_offsets(group, places))
+        self._do(lambda admin: admin.delete_offsets(group, partitions))
 
     def lag(
         self, group: str, *, isolation: str = "read_committed"
@@ -204,9 +204,9 @@ class Admin:
         """Abort what this id has open, and shut its producer out; what it was."""
         return self._do(lambda admin: admin.abort_transaction(transactional_id))
 
-    def hanging_transactions(self, places: Places | None = None) -> list[Hanging]:
+    def hanging_transactions(self, partitions: Partitions | None = None) -> list[Hanging]:
         """Those that are open in these partitions, or anywhere, and that nobody is going to end."""
-        return self._do(lambda admin: admin.hanging_transactions(places))
+        return self._do(lambda admin: admin.hanging_transactions(partitions))
 
     # Who may do what
 

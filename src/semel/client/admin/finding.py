@@ -13,7 +13,7 @@ from semel.types import TopicPartition
 ConfigKind = Literal["broker", "topic", "group"]
 """Of what settings are."""
 
-Places = str | TopicPartition | Collection[str | TopicPartition]
+Partitions = str | TopicPartition | Collection[str | TopicPartition]
 """Partitions; the name of a topic stands for all of its partitions."""
 
 
@@ -34,8 +34,8 @@ async def with_nearest(
     return UnknownTopicOrPartition(f"{error}{hint_at(missing, known)}")
 
 
-async def find_partitions(cluster: Cluster, places: Places) -> list[TopicPartition]:
-    wanted = [places] if isinstance(places, str | TopicPartition) else list(places)
+async def find_partitions(cluster: Cluster, partitions: Partitions) -> list[TopicPartition]:
+    wanted = [partitions] if isinstance(partitions, str | TopicPartition) else list(partitions)
     topics = await find_topics(
         cluster, {each.topic if isinstance(each, TopicPartition) else each for each in wanted}
     )

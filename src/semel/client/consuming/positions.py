@@ -235,7 +235,7 @@ class Positions:
         """These were not delivered after all: they come again."""
         firsts: dict[TopicPartition, int] = {}
         for record in records:
-            firsts.setdefault(record.place, record.offset)
+            firsts.setdefault(record.topic_partition, record.offset)
         with self._lock:
             for partition, offset in firsts.items():
                 if partition in self._states:

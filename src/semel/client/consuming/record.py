@@ -43,5 +43,5 @@ class Record(NamedTuple, Generic[Key, Value]):
     headers: tuple[RecordHeader, ...] = ()
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
