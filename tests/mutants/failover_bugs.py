@@ -1,17 +1,18 @@
 """Bugs to plant into nodes that share a store: the absence of a rule about slots and takeovers."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mutants.broker_bugs import Bug, Patch
 from semel.journal.slots import history, landing, opening, replay, writer
+from semel.journal.slots.barrier import Barriers
 from semel.journal.slots.calls import Calls
 from semel.journal.slots.entries import Entry
 from semel.journal.slots.landing import Found
 from semel.lane.clock import LaneClock
 from semel.store.seam import ObjectExists, StoreAway, StoreRefused
-from semel.types import Buffer
+from semel.types import Buffer, Position
 from semel.world import Clock, Moment
 
 # Rule 15
@@ -49,6 +50,33 @@ def the_term_never_rises(patch: Patch) -> None:
     patch.setattr(opening, "may_miss_acknowledged", lambda standing: False)
 
 
+# Rule 18
+
+
+def nothing_waits_for_a_barrier(patch: Patch) -> None:
+    def when_alone(self: writer.Writer, callback: Callable[[], None]) -> None:
+        self.when_durable(self._end, callback)
+
+    patch.setattr(writer.Writer, "when_alone", when_alone)
+
+
+def what_is_confirmed_proves(patch: Patch) -> None:
+    """Whenever it was begun."""
+    proved = Barriers.proved
+
+    def generous(self: Barriers, number: int, durable: Position) -> list[Callable[[], None]]:
+        return proved(self, self._begun + 1, durable)
+
+    patch.setattr(Barriers, "proved", generous)
+
+
+# Rule 31
+
+
+def the_boundary_is_not_read_again(patch: Patch) -> None:
+    patch.setattr(opening, "look_again", lambda newest, fence, began: opening.Boundary.HOLDS)
+
+
 # Rule 36
 
 
@@ -62,10 +90,15 @@ def time_goes_by_the_wall_clock(patch: Patch) -> None:
     patch.setattr(LaneClock, "__init__", init)
 
 
+STALE = "was said to end at|had [0-9]+ committed"
+
 FAILOVER_BUGS = [
     Bug(15, an_error_is_taken_for_success, "not serving|was acknowledged|could not open", 1),
     Bug(15, every_entry_is_ours, "could not open its journal|stale-offset|not serving"),
     Bug(17, the_term_never_rises, "was committed and is not whole|answered with 48"),
+    Bug(18, nothing_waits_for_a_barrier, STALE, 100),
+    Bug(18, what_is_confirmed_proves, STALE, 105),
+    Bug(31, the_boundary_is_not_read_again, "not serving at the end", 103),
     Bug(36, time_goes_by_the_wall_clock, "time goes back"),
 ]
-"""Rules 16, 31, 32 and 33 are left to cases made for them, beside the journal on slots."""
+"""Rules 16, 32 and 33 are left to cases made for them, beside the journal on slots."""

@@ -10,15 +10,14 @@ from typing import Any
 
 from semel.store.in_memory import BAD_DAY, Chances
 from semel.verify.history import CommitSent, History, WriteAcknowledged
+from semel.verify.slot_faults import SlotFaults
 from semel.verify.workloads.population import Population
+from semel.verify.workloads.workload import Workload
 from semel.verify.world.cluster import TIMING, Cluster, SimulatedNode
 from semel.verify.world.network import Network
-from semel.verify.world.node_store import DATA, FENCE, Sent
-from semel.verify.world.slots_seen import SlotAt
 from semel.verify.world.troubled_calls import LATE
 from semel.verify.world.troubled_calls import MOODS as CALL_MOODS
 
-SLEEP_S_MAX = 12.0
 PEACE = Chances(latency_s_mean=0.004)
 UNHEARD = Chances(unanswered=1.0, latency_s_mean=0.03)
 SLOW = replace(BAD_DAY, latency_s_mean=0.8)
@@ -33,10 +32,6 @@ MOODS = (MILD, MILD, MILD, REORDERING, BAD_DAY)
 node fails."""
 
 
-def nothing(sent: Sent) -> bool:
-    return False
-
-
 class ClusterFaults:
     def __init__(
         self,
@@ -44,16 +39,19 @@ class ClusterFaults:
         cluster: Cluster,
         network: Network,
         population: Population,
+        workload: Workload,
         history: History,
         pause_s_mean: float = 1.0,
     ) -> None:
-        self._rng = Random(f"faults {seed}")
+        self.rng = Random(f"faults {seed}")
         self._cluster = cluster
         self._network = network
-        self._population = population
-        self._history = history
+        self.population = population
+        self.workload = workload
+        self.history = history
         self._pause_s_mean = pause_s_mean
         self.counts: Counter[str] = Counter()
+        slots = SlotFaults(self, cluster)
         self._kinds: dict[str, tuple[int, Callable[[], Coroutine[Any, Any, None]]]] = {
             "kills": (6, self._kill),
             "kills in a transaction": (4, self._kill_in_a_transaction),
@@ -63,11 +61,11 @@ class ClusterFaults:
             "unheard by a node": (3, self._unheard),
             "slow ways to the store": (2, self._slow),
             "expired credentials": (1, self._expire),
-            "holes": (6, self._leave_a_hole),
-            "usurpers": (10, self._usurp),
-            "sleeps before a fence": (9, self._sleep_before_fence),
-            "sleeps while slots go": (6, self._sleep_while_slots_go),
-            "stops": (18, self._stop),
+            "holes": (6, slots.leave_a_hole),
+            "usurpers": (10, slots.usurp),
+            "sleeps before a fence": (9, slots.sleep_before_fence),
+            "sleeps while slots go": (6, slots.sleep_while_slots_go),
+            "stops": (22, self._stop),
             "rolling restarts": (1, self._roll),
             "outages": (2, self._outage),
             "full or read-only stores": (1, self._refuse),
@@ -76,13 +74,17 @@ class ClusterFaults:
             "dead clients": (2, self._kill_client),
             "rivals": (2, self._rival),
         }
-        if cluster.lane_count > 1:
+        if cluster.lane_count == 1:
+            self._kinds["questions to a zombie"] = (8, slots.question_a_zombie)
+            self._kinds["late entries"] = (10, slots.land_late)
+            self._kinds["volumes stored unheard"] = (7, slots.store_volumes_unheard)
+        else:
             self._kinds["moves"] = (20, self._move)
             self._kinds["moves from one that nobody reaches"] = (30, self._move_from_one_alone)
             self._kinds["nodes that nobody reaches"] = (5, self._part)
             self._kinds["lost connections of nodes"] = (6, self._lose_line)
-            cluster.call_chances = self._rng.choice(CALL_MOODS)
-        self._mood = self._rng.choice(MOODS)
+            cluster.call_chances = self.rng.choice(CALL_MOODS)
+        self._mood = self.rng.choice(MOODS)
         self._calm_count = 0
         """Who sleeps until others have done some work."""
         cluster.set_chances(self._mood)
@@ -93,31 +95,31 @@ class ClusterFaults:
         weights = [self._kinds[name][0] for name in names]
         async with asyncio.TaskGroup() as under_way:
             while loop.time() < until_s:
-                await asyncio.sleep(self._rng.expovariate(1 / self._pause_s_mean))
-                (name,) = self._rng.choices(names, weights)
+                await asyncio.sleep(self.rng.expovariate(1 / self._pause_s_mean))
+                (name,) = self.rng.choices(names, weights)
                 if self._calm_count:
                     continue
                 self.counts[name] += 1
                 under_way.create_task(self._kinds[name][1]())
-        self._history.await_nothing()
+        self.history.await_nothing()
         self._cluster.heal()
 
-    async def _lasts(self, longest: float) -> None:
+    async def lasts(self, longest: float) -> None:
         """For some part of so many detection times."""
-        await asyncio.sleep(self._rng.uniform(0.1, longest) * TIMING.detection_s)
+        await asyncio.sleep(self.rng.uniform(0.1, longest) * TIMING.detection_s)
 
-    def _some_lane(self) -> int:
+    def some_lane(self) -> int:
         count = self._cluster.lane_count
-        return self._rng.randrange(count) if count > 1 else 0
+        return self.rng.randrange(count) if count > 1 else 0
 
-    async def _victim(self, lane: int | None = None) -> SimulatedNode | None:
+    async def victim(self, lane: int | None = None) -> SimulatedNode | None:
         """As a rule the leader of the lane, once there is one; whom nothing has befallen yet."""
         cluster = self._cluster
         if lane is None:
-            lane = self._some_lane()
+            lane = self.some_lane()
         node: SimulatedNode | None = None
-        if self._rng.random() < STRAY_SHARE:
-            node = self._rng.choice(list(cluster.nodes.values()))
+        if self.rng.random() < STRAY_SHARE:
+            node = self.rng.choice(list(cluster.nodes.values()))
         else:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(3 * TIMING.detection_s):
@@ -131,50 +133,50 @@ class ClusterFaults:
     # Of one node
 
     async def _kill(self) -> None:
-        node = await self._victim()
+        node = await self.victim()
         if node is not None:
             self._cluster.kill(node)
-            await self._lasts(2.5)
-            self._start(node)
+            await self.lasts(2.5)
+            self.start_again(node)
 
     async def _kill_in_a_transaction(self) -> None:
         """With writes that were acknowledged and are not durable."""
-        node = await self._victim()
+        node = await self.victim()
         if node is None:
             return
-        delay_s = self._rng.choice((0.0, 0.005, 0.03))
+        delay_s = self.rng.choice((0.0, 0.005, 0.03))
         step: type[WriteAcknowledged | CommitSent]
-        step = self._rng.choice((WriteAcknowledged, CommitSent))
+        step = self.rng.choice((WriteAcknowledged, CommitSent))
         met = asyncio.Event()
-        self._history.when_next(step, met.set)
+        self.history.when_next(step, met.set)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * TIMING.detection_s):
                 await met.wait()
         await asyncio.sleep(delay_s)
         self._cluster.kill(node)
-        await self._lasts(2.5)
-        self._start(node)
+        await self.lasts(2.5)
+        self.start_again(node)
 
-    def _start(self, node: SimulatedNode) -> None:
+    def start_again(self, node: SimulatedNode) -> None:
         if self._cluster.nodes[node.node_id] is node:
             self._cluster.start(node.node_id)
 
     async def _freeze(self) -> None:
-        node = await self._victim()
+        node = await self.victim()
         if node is not None:
             node.freeze(PATIENCE_S)
-            await self._lasts(2)
+            await self.lasts(2)
             node.thaw()
             node.is_in_trouble = False
 
     async def _freeze_for_long(self) -> None:
         """It wakes up as a zombie, with what it was asked meanwhile, and may fall asleep again."""
-        lane = self._some_lane()
-        node = await self._victim(lane)
+        lane = self.some_lane()
+        node = await self.victim(lane)
         if node is None:
             return
         seen = self._cluster.bucket.lanes[lane]
-        for _ in range(self._rng.choice((1, 1, 2))):
+        for _ in range(self.rng.choice((1, 1, 2))):
             epoch = seen.epoch
             node.freeze(PATIENCE_S)
             with contextlib.suppress(TimeoutError):
@@ -182,42 +184,12 @@ class ClusterFaults:
                     while seen.epoch == epoch:  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
                     await self._cluster.serving(lane)
-                    await self._lasts(2.5)
+                    await self.lasts(2.5)
             node.thaw()
-            await asyncio.sleep(self._rng.choice((0.001, 0.01, 0.1)))
+            await asyncio.sleep(self.rng.choice((0.001, 0.01, 0.1)))
         node.is_in_trouble = False
 
-    async def _leave_a_hole(self) -> None:
-        """One of its entries does not arrive, those behind it do, and it is gone for a while."""
-        lane = self._some_lane()
-        node = await self._victim(lane)
-        if node is None:
-            return
-        lost: list[SlotAt] = []
-
-        def loses(sent: Sent) -> bool:
-            if sent.kind == DATA and sent.at.lane == lane and not lost:
-                lost.append(sent.at)
-            return sent.kind == DATA and sent.at in lost
-
-        seen = self._cluster.bucket.lanes[lane]
-        node.store.loses = loses
-        epoch = seen.epoch
-        if await self._until(lambda: seen.has_hole, TIMING.detection_s):
-            if self._rng.random() < 0.5:
-                self._cluster.kill(node)
-            else:
-                node.freeze(PATIENCE_S)
-            await self._until(lambda: seen.epoch > epoch, 5 * TIMING.detection_s)
-            await self._lasts(0.5)
-        node.store.loses = nothing
-        if node.is_alive:
-            node.thaw()
-            node.is_in_trouble = False
-        else:
-            self._start(node)
-
-    async def _until(self, is_so: Callable[[], bool], longest_s: float) -> bool:
+    async def until(self, is_so: Callable[[], bool], longest_s: float) -> bool:
         # Nothing tells of it; simulated time takes none.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(longest_s):
@@ -225,11 +197,21 @@ class ClusterFaults:
                     await asyncio.sleep(0.005)
         return is_so()
 
+    def begin_peace(self) -> None:
+        """Nothing else goes wrong for a while."""
+        self._calm_count += 1
+        self._cluster.set_chances(PEACE)
+
+    def end_peace(self) -> None:
+        self._calm_count -= 1
+        if not self._calm_count:
+            self._cluster.set_chances(self._mood)
+
     # Of several lanes
 
     async def _move(self) -> None:
         """By hand, from one who lives to another."""
-        lane = self._some_lane()
+        lane = self.some_lane()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TIMING.detection_s):
                 await self._cluster.serving(0, lane)
@@ -242,7 +224,7 @@ class ClusterFaults:
         others = [each for each in cluster.nodes.values() if each.is_alive and each is not leader]
         if controller is None or controller.is_frozen or not others:
             return False
-        controller.order_move(lane, self._rng.choice(others))
+        controller.order_move(lane, self.rng.choice(others))
         return True
 
     async def _move_from_one_alone(self) -> None:
@@ -254,19 +236,19 @@ class ClusterFaults:
             for lane in range(1, cluster.lane_count)
             if cluster.leader_of(lane) is not cluster.leader_of(0)
         ]
-        lane = self._rng.choice(lanes or range(1, cluster.lane_count))
-        node = await self._victim(lane)
+        lane = self.rng.choice(lanes or range(1, cluster.lane_count))
+        node = await self.victim(lane)
         if node is None:
             return
         seen = cluster.bucket.lanes[lane]
         epoch = seen.epoch
         cluster.part(node)
         self._place_elsewhere(lane)
-        await self._until(lambda: seen.epoch > epoch, 3 * TIMING.detection_s)
-        if self._rng.random() < 0.8:
+        await self.until(lambda: seen.epoch > epoch, 3 * TIMING.detection_s)
+        if self.rng.random() < 0.8:
             await self._serve_as_zombie(node)
         else:
-            await self._lasts(0.5)
+            await self.lasts(0.5)
         node.is_alone = node.is_in_trouble = False
 
     async def _serve_as_zombie(self, node: SimulatedNode) -> None:
@@ -276,119 +258,25 @@ class ClusterFaults:
         node.store.chances = UNHEARD
         node.is_alone = False
         mood, cluster.call_chances = cluster.call_chances, LATE
-        await self._lasts(1.0)
+        await self.lasts(1.0)
         cluster.call_chances = mood
         node.store.chances = cluster.chances
 
     async def _part(self) -> None:
-        node = await self._victim()
+        node = await self.victim()
         if node is not None:
             self._cluster.part(node)
-            await self._lasts(2)
+            await self.lasts(2)
             node.is_alone = node.is_in_trouble = False
 
     async def _lose_line(self) -> None:
-        self._cluster.lose_line(self._rng)
-
-    # Of one that stands by
-
-    def _standby(self) -> SimulatedNode | None:
-        """Whom nothing has befallen yet, while somebody leads."""
-        nodes = [
-            node
-            for node in self._cluster.nodes.values()
-            if node.is_alive and not node.is_in_trouble and node.follows is not None
-        ]
-        if not nodes or self._cluster.leader_of(0) is None:
-            return None
-        chosen = self._rng.choice(nodes)
-        chosen.is_in_trouble = True
-        return chosen
-
-    async def _usurp(self) -> None:
-        """It fences a leader that is well, and serves on until it hears of it."""
-        leader, usurper = self._cluster.leader_of(0), self._standby()
-        if usurper is None:
-            return
-        if leader is not None and not leader.is_in_trouble and self._rng.random() < 0.8:
-            leader.is_in_trouble = True
-            self._begin_peace()
-            # While nobody writes it is by a GET that the leader learns of it.
-            self._population.hush(TIMING.detection_s)
-            await asyncio.sleep(self._rng.uniform(0.1, 0.4) * TIMING.detection_s)
-            await self._be_impatient(usurper, 0.5 * TIMING.detection_s)
-            self._end_peace()
-            leader.is_in_trouble = False
-        else:
-            await self._be_impatient(usurper, 2 * TIMING.detection_s)
-        usurper.is_in_trouble = False
-
-    def _begin_peace(self) -> None:
-        """Nothing else goes wrong for a while."""
-        self._calm_count += 1
-        self._cluster.set_chances(PEACE)
-
-    def _end_peace(self) -> None:
-        self._calm_count -= 1
-        if not self._calm_count:
-            self._cluster.set_chances(self._mood)
-
-    async def _be_impatient(self, standby: SimulatedNode, longest_s: float) -> None:
-        assert standby.node is not None
-        standby.node.is_impatient = True
-        seen = self._cluster.bucket.lanes[0]
-        epoch = seen.epoch
-        await self._until(lambda: standby.is_frozen or seen.epoch > epoch, longest_s)
-        standby.node.is_impatient = False
-
-    async def _sleep_before_fence(self) -> None:
-        """It has found a slot free, and its fence arrives when that was written and collected."""
-        candidate = self._standby()
-        if candidate is None:
-            return
-        sleeper, slots = candidate, list[SlotAt]()
-
-        def loses(sent: Sent) -> bool:
-            if sent.kind != FENCE or sent.at.lane:
-                return False
-            slots.append(sent.at)
-            sleeper.freeze(PATIENCE_S)
-            return True
-
-        candidate.store.loses = loses
-        await self._be_impatient(candidate, 2 * TIMING.detection_s)
-        candidate.store.loses = nothing
-        if slots:
-            await self._sleep_past(candidate, slots[0])
-        self._wake(candidate)
-
-    async def _sleep_while_slots_go(self) -> None:
-        standby = self._standby()
-        follower = None if standby is None else standby.follows
-        if standby is None or follower is None:
-            return
-        slot = SlotAt(0, follower.slot)
-        standby.freeze(PATIENCE_S)
-        await self._sleep_past(standby, slot)
-        self._wake(standby)
-
-    async def _sleep_past(self, sleeper: SimulatedNode, slot: SlotAt) -> None:
-        """Until that was collected, which others can do in peace."""
-        self._begin_peace()
-        bucket = self._cluster.bucket
-        await self._until(lambda: bucket.was_collected(slot) or bucket.stays(slot), SLEEP_S_MAX)
-        self.counts["slept until a slot was collected"] += bucket.was_collected(slot)
-        self._end_peace()
-
-    def _wake(self, node: SimulatedNode) -> None:
-        node.thaw()
-        node.is_in_trouble = False
+        self._cluster.lose_line(self.rng)
 
     async def _cut(self) -> None:
-        node = await self._victim()
+        node = await self.victim()
         if node is not None:
             node.store.is_cut = True
-            await self._lasts(3)
+            await self.lasts(3)
             node.store.is_cut = False
             node.is_in_trouble = False
 
@@ -400,27 +288,27 @@ class ClusterFaults:
         await self._with_chances(SLOW, 4)
 
     async def _with_chances(self, chances: Chances, longest: float) -> None:
-        node = await self._victim()
+        node = await self.victim()
         if node is not None:
             node.store.chances = chances
-            await self._lasts(longest)
+            await self.lasts(longest)
             node.store.chances = self._cluster.chances
             node.is_in_trouble = False
 
     async def _expire(self) -> None:
-        node = await self._victim()
+        node = await self.victim()
         if node is not None:
             node.store.has_expired = True
-            await self._lasts(3)
+            await self.lasts(3)
             node.store.has_expired = False
             node.is_in_trouble = False
 
     async def _stop(self) -> None:
-        node = await self._victim()
+        node = await self.victim()
         if node is not None:
             await self._cluster.stop_node(node)
-            await self._lasts(1)
-            self._start(node)
+            await self.lasts(1)
+            self.start_again(node)
 
     async def _roll(self) -> None:
         """All of them, one after the other."""
@@ -431,7 +319,7 @@ class ClusterFaults:
             node.is_in_trouble = True
             await self._cluster.stop_node(node)
             await asyncio.sleep(0.1 * TIMING.detection_s)
-            self._start(node)
+            self.start_again(node)
             await asyncio.sleep(0.4 * TIMING.detection_s)
 
     # Of the store
@@ -440,20 +328,20 @@ class ClusterFaults:
         bucket = self._cluster.bucket
         if not bucket.is_away:
             bucket.is_away = True
-            await self._lasts(3)
+            await self.lasts(3)
             bucket.is_away = False
 
     async def _refuse(self) -> None:
         bucket = self._cluster.bucket
-        what = self._rng.choice(("is_full", "is_read_only"))
+        what = self.rng.choice(("is_full", "is_read_only"))
         setattr(bucket, what, True)
-        await self._lasts(2)
+        await self.lasts(2)
         setattr(bucket, what, False)
 
     async def _throttle(self) -> None:
         if self._cluster.chances is self._mood:
             self._cluster.set_chances(BUSY)
-            await self._lasts(2)
+            await self.lasts(2)
             self._cluster.set_chances(PEACE if self._calm_count else self._mood)
 
     # Of clients and their connections
@@ -462,7 +350,7 @@ class ClusterFaults:
         self._network.lose_one()
 
     async def _kill_client(self) -> None:
-        self._population.kill_one()
+        self.population.kill_one()
 
     async def _rival(self) -> None:
-        self._population.rival_one()
+        self.population.rival_one()

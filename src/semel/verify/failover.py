@@ -90,7 +90,7 @@ async def _run(seed: int, play: Play) -> Outcome:
     observer = Client("observer", surroundings, seed)
     rng = Random(f"length {seed}")
     duration_s, pause_s = rng.uniform(*play.chaos_s), rng.choice(play.pauses_s)
-    faults = ClusterFaults(seed, cluster, network, population, history, pause_s)
+    faults = ClusterFaults(seed, cluster, network, population, workload, history, pause_s)
     try:
         async with asyncio.timeout(PATIENCE_S):
             await cluster.serving()

@@ -168,6 +168,12 @@ Any = Send | Poll | End | Init | Inputs | Commit | OffsetRead | EndRead | EpochR
 _DECODER = msgspec.json.Decoder(Any)
 
 
+def decode(line: bytes) -> Any:
+    """Raises msgspec.MsgspecError."""
+    operation: Any = _DECODER.decode(line)
+    return operation
+
+
 class Recorder:
     """Appends to a file, from any thread; each line is whole when `note` returns."""
 
@@ -200,7 +206,7 @@ def _lines(path: Path) -> Iterator[Any]:
         if not line:
             continue
         try:
-            yield _DECODER.decode(line)
+            yield decode(line)
         except msgspec.MsgspecError as error:
             if number == len(lines):
                 return

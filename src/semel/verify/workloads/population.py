@@ -68,6 +68,12 @@ class Population:
             role.client.asleep_until_s = role.client.now_s() + self._rng.uniform(0, asleep_s)
         self._fill(role)
 
+    def send_one(self, name: str, work: Work) -> None:
+        """Who comes for this alone."""
+        role = Role(name, work, deaths_left=0)
+        self.roles.append(role)
+        self._fill(role)
+
     def hush(self, duration_s: float) -> None:
         """Whoever writes is frozen for a while, and whoever reads goes on."""
         loop = asyncio.get_running_loop()

@@ -1,5 +1,6 @@
 """Those who ask what must be true when it is told, of anybody who may believe to lead."""
 
+import contextlib
 from collections.abc import Sequence
 
 from semel.errors import MessageTooLarge
@@ -11,7 +12,7 @@ from semel.verify.workloads.groups import committed_offset
 from semel.verify.workloads.producers import ACKS_ALL, outcomes, request_of
 from semel.verify.workloads.readers import end_of, stable_end_of
 from semel.verify.world.loop import START_MS
-from semel.verify.world.network import OfGroup
+from semel.verify.world.network import Host, OfGroup
 from semel.wire.messages import metadata, produce
 
 PATIENCES_S = (0.3, 1.0, 6.0)
@@ -85,6 +86,20 @@ class Watcher:
                     self._client.history.note(
                         EpochSeen(reply.span, partition, found.leader_epoch, node_id)
                     )
+
+
+async def ask_end(client: Client, host: Host, partition: TopicPartition) -> None:
+    """Of this node, whoever it is."""
+    client.patience_s = max(PATIENCES_S)
+    with contextlib.suppress(Lost):
+        client.history.note(await end_of(await client.connect_to(host), partition))
+
+
+async def ask_offset(client: Client, host: Host, group: str, partition: TopicPartition) -> None:
+    client.patience_s = max(PATIENCES_S)
+    with contextlib.suppress(Lost):
+        connection = await client.connect_to(host)
+        client.history.note(await committed_offset(connection, group, partition))
 
 
 class Overreacher:

@@ -221,6 +221,22 @@ class SimulatedNode:
         led = self.broker.lanes.by_number.get(lane) if self.is_alive else None
         return -1 if led is None else led.view.epoch
 
+    def is_at_rest_before(self, slot: int) -> bool:
+        """It leads lane 0, comes to this slot next, and has nothing to put there."""
+        led = None if self.node is None or not self.is_alive else self.node.led
+        return (
+            led is not None and led.journal.slot == slot and led.journal.durable == led.journal.end
+        )
+
+    def ask_barrier(self) -> None:
+        """As a reader does who comes at this very moment."""
+        self._life.start(self._ask_barrier())
+
+    async def _ask_barrier(self) -> None:
+        led = None if self.node is None else self.node.led
+        if led is not None and led.lane.is_leading:
+            led.journal.barrier(lambda: None)
+
     def stop(self) -> None:
         """As SIGTERM does."""
         self._stopping.set()

@@ -36,6 +36,8 @@ class SlotsSeen:
         self.epoch = -1
         self.leader = -1
         """The node whose fence is the latest that counts."""
+        self.behind_fence = 0
+        """So many entries count by now that its leader has made."""
         self._is_sealed = False
         self.next_slot = 0
         self.staying: set[int] = set()
@@ -74,6 +76,7 @@ class SlotsSeen:
             self._is_sealed = True
             self.counts["17 seal"] += 1
         else:
+            self.behind_fence += 1
             self.counts["entries"] += 1
 
     def _fenced(self, epoch: int, node: int) -> None:
@@ -86,6 +89,7 @@ class SlotsSeen:
             self.counts["17 fence without a seal, new term"] += not self._is_sealed
             self.counts["clean moves"] += self._is_sealed and node != self.leader
         self.epoch, self.leader, self._is_sealed = epoch, node, False
+        self.behind_fence = 0
 
 
 class WatchedBucket(Bucket):
