@@ -1,7 +1,8 @@
 """Torture a cluster of real nodes: `python -m chaos --takeovers 200`.
 
-Three nodes share a store; clients of librdkafka, kafka-python, aiokafka and Semel produce,
-transact, copy and read. The leader is killed, frozen, cut off, stopped or moved, again and again;
+Three nodes share a store; clients of librdkafka, kafka-python, aiokafka, Semel, Java and franz-go
+produce, transact, copy and read, and so does a Spark pipeline. The leader is killed, frozen, cut
+off, stopped or moved, again and again;
 with `--lanes N` that of some lane, and with `--workers N` one of the workers of a folder is killed,
 frozen or stopped.
 All that clients were told goes to a file, which `python -m semel.verify --check` judges: exit code
@@ -12,11 +13,15 @@ import argparse
 import contextlib
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Final
+
+import pytest
 
 from chaos.nodes import Nodes
+from chaos.outside import Program, franz_go, java
 from chaos.run import Report, Run, by_deed
 from chaos.subject import Subject
 from chaos.workers import Workers
@@ -24,6 +29,8 @@ from semel.testing.broker import Broker
 from semel.testing.cluster import Cluster
 
 HISTORY = Path("build", "chaos", "history.jsonl")
+PROGRAMS: Final[Mapping[str, Callable[[], Program]]] = {"java": java, "franz-go": franz_go}
+SPARK: Final = "spark"
 FIRST = "rd-idempotent"
 """The client by which it is told how long nothing was acknowledged."""
 
@@ -38,11 +45,26 @@ def main() -> int:
     place = reader.add_mutually_exclusive_group()
     place.add_argument("--lanes", type=int, default=1, help="of the nodes (default 1)")
     place.add_argument("--workers", type=int, help="in place of nodes")
+    reader.add_argument(
+        "--outside",
+        nargs="*",
+        choices=[*PROGRAMS, SPARK],
+        default=[*PROGRAMS, SPARK],
+        help="programs of their own that take part (default: all)",
+    )
     chosen = reader.parse_args()
     chosen.history.parent.mkdir(parents=True, exist_ok=True)
     chosen.history.unlink(missing_ok=True)
+    programs = list(_had(chosen.outside))
     with _subject(chosen.workers, chosen.lanes) as subject:
-        run = Run(subject, chosen.history, chosen.seed, lambda line: print(line, flush=True))
+        run = Run(
+            subject,
+            chosen.history,
+            chosen.seed,
+            lambda line: print(line, flush=True),
+            programs,
+            has_spark=SPARK in chosen.outside,
+        )
         report = run.tell(chosen.takeovers, chosen.deeds or subject.deeds)
     for line in lines(report):
         print(line)
@@ -61,6 +83,16 @@ def _subject(workers: int | None, lanes: int) -> Iterator[Subject]:
         Broker(data=folder, workers=workers) as broker,
     ):
         yield Workers(broker, workers)
+
+
+def _had(names: Sequence[str]) -> Iterator[Program]:
+    """Those that can be had here."""
+    for name in names:
+        try:
+            if name in PROGRAMS:
+                yield PROGRAMS[name]()
+        except pytest.skip.Exception as reason:
+            print(f"without {name}: {reason}", flush=True)
 
 
 def lines(report: Report) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
@@ -13,8 +13,11 @@ from chaos import looking
 from chaos.confluent import Copier, IdempotentProducer, Reader, TransactionalProducer
 from chaos.in_python import AioKafkaTransactions, KafkaPythonTransactions
 from chaos.ours import OurApplication, OurProducer, OurTransactions, copies_of
+from chaos.outside import Program, clients_of
 from chaos.rest import note_rest
 from chaos.scene import LEFT, PARTITION_COUNTS, PLAIN, RIGHT, Client, Scene
+from chaos.spark import TARGET as SPARK_TARGET
+from chaos.spark import SparkPipeline
 from chaos.subject import Subject
 from chaos.watching import Watcher
 from semel.verify.judging import operations
@@ -56,7 +59,16 @@ class Stuck(Exception):
 
 
 class Run:
-    def __init__(self, subject: Subject, history: Path, seed: int, say: Callable[[str], None]):
+    def __init__(
+        self,
+        subject: Subject,
+        history: Path,
+        seed: int,
+        say: Callable[[str], None],
+        programs: Sequence[Program] = (),
+        *,
+        has_spark: bool = False,
+    ) -> None:
         self._subject = subject
         self._history = history
         self._random = Random(f"chaos {seed}")
@@ -79,12 +91,20 @@ class Run:
             OurProducer("our-idempotent", scene, seed),
             OurTransactions("our-transactional", scene, seed),
             self._application,
+            *clients_of(programs, scene, seed, history.parent),
         ]
+        self._programs = programs
+        self._topics = {**TOPICS, **{program.target: 1 for program in programs}}
+        self._pipeline: SparkPipeline | None = None
+        if has_spark:
+            self._pipeline = SparkPipeline("spark", scene, seed, history.parent)
+            self.clients.append(self._pipeline)
+            self._topics[SPARK_TARGET] = 1
         self._watchers = [Watcher(each, scene, seed) for each in subject.hosts]
         self._takeovers: list[Takeover] = []
 
     def tell(self, takeover_count: int, deeds: Sequence[str]) -> Report:
-        create_topics(self._scene.servers)
+        create_topics(self._scene.servers, self._topics)
         failures: list[str] = []
         for client in (*self.clients, *self._watchers):
             client.start()
@@ -104,27 +124,42 @@ class Run:
         finally:
             self._scene.stopping.set()
         self._subject.mend()
-        failures += self._ended()
-        if not failures:
-            self._application.finish()
-            note_rest(
-                self._recorder,
-                self._scene.servers,
-                {topic: count for topic, count in TOPICS.items() if topic != OurApplication.target},
-                {Copier.group: [PLAIN], Reader.group: [LEFT, RIGHT]},
-            )
-            lost, doubled = copies_of(self._scene.servers, PLAIN, OurApplication.target)
-            if lost or doubled:
-                failures.append(f"the application lost {lost[:5]} and doubled {doubled[:5]}")
+        try:
+            failures += self._ended()
+            if not failures:
+                failures += self._finished()
+        finally:
+            if self._pipeline is not None:
+                self._pipeline.drop()
         self._recorder.close()
         judgement = judge(operations.read([self._history]))
         fatal = [each for client in self.clients for each in getattr(client, "fatal", ())]
         hung = [each for client in self.clients for each in getattr(client, "hung", ())]
         return Report(self._takeovers, judgement, failures, fatal, hung)
 
+    def _finished(self) -> list[str]:
+        """What is wrong with the copies, when those who copy without an end have come to it."""
+        servers, targets = self._scene.servers, [OurApplication.target]
+        self._application.finish()
+        if self._pipeline is not None:
+            self._pipeline.finish()
+            targets.append(SPARK_TARGET)
+        groups = {Copier.group: [PLAIN], Reader.group: [LEFT, RIGHT]}
+        groups |= {program.group: [PLAIN] for program in self._programs}
+        counts = {topic: count for topic, count in self._topics.items() if topic not in targets}
+        note_rest(self._recorder, servers, counts, groups)
+        failures = []
+        for target in targets:
+            lost, doubled = copies_of(servers, PLAIN, target)
+            if lost or doubled:
+                failures.append(f"of {target} were lost {lost[:5]} and doubled {doubled[:5]}")
+        return failures
+
     def _look_around(self) -> None:
         groups = [Copier.group, Reader.group, OurApplication.group]
-        for line in (*looking.threads(), *looking.state(self._subject.asked_port, TOPICS, groups)):
+        groups += [program.group for program in self._programs]
+        told = looking.state(self._subject.asked_port, self._topics, groups)
+        for line in (*looking.threads(), *told):
             self._say(line)
 
     def _strike(self, name: str) -> None:
@@ -174,9 +209,9 @@ class Run:
         return failures
 
 
-def create_topics(servers: str) -> None:
+def create_topics(servers: str, partition_counts: Mapping[str, int]) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
-    topics = [NewTopic(name, count) for name, count in TOPICS.items()]
+    topics = [NewTopic(name, count) for name, count in partition_counts.items()]
     for made in admin.create_topics(topics).values():
         made.result(STUCK_S)
 
