@@ -10,7 +10,7 @@ from semel.journal import names
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.settings import JournalSettings
-from semel.lane import frame, snapshot
+from semel.lane import frame, snapshot_format
 from semel.lane.contents import CONTENTS
 from semel.testing import Broker
 from semel.testing.broker import BrokerDidNotStart
@@ -33,9 +33,9 @@ def contents_of(device: MemoryDevice) -> dict[str, bytes]:
             f"the frame at byte 0 has layout {frame.LAYOUT + 1}, this Semel reads up to",
         ),
         (
-            snapshot.FORMAT + 1,
+            snapshot_format.FORMAT + 1,
             True,
-            f"the state in a checkpoint has format {snapshot.FORMAT + 1}, .* up to",
+            f"the state in a checkpoint has format {snapshot_format.FORMAT + 1}, .* up to",
         ),
     ],
 )

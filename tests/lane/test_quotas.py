@@ -11,7 +11,7 @@ from semel.access.quotas import EVERY_OTHER, Entity
 from semel.errors import InvalidRequest
 from semel.groups.settings import GroupSettings
 from semel.journal.seam import Limits
-from semel.lane import facts, restoring, snapshot
+from semel.lane import facts, restoring, snapshot, snapshot_format
 from semel.lane import frame as frames
 from semel.lane.commands import Environment, LaneSettings
 from semel.lane.quotas import AlterQuotas
@@ -82,7 +82,7 @@ def test_a_checkpoint_keeps_quotas_with_users_and_without() -> None:
         applied(state, ANN, producer_byte_rate=1.0)
         applied(state, EVERY_ADDRESS, connection_creation_rate=20.0)
         stored = whole(state)
-        assert stored[0] == snapshot.FORMAT
+        assert stored[0] == snapshot_format.FORMAT
         again = empty_state()
         restoring.restore(stored, again)
         assert quotas_of(again) == quotas_of(state)

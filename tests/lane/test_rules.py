@@ -13,7 +13,7 @@ from semel.broker.setting import AUTHORIZER
 from semel.errors import InvalidRequest
 from semel.groups.settings import GroupSettings
 from semel.journal.seam import Limits
-from semel.lane import facts, restoring, snapshot
+from semel.lane import facts, restoring, snapshot, snapshot_format
 from semel.lane import frame as frames
 from semel.lane.commands import Command, Environment, LaneSettings
 from semel.lane.rules import AddRules, RemoveRules
@@ -90,12 +90,12 @@ def test_a_checkpoint_keeps_rules_and_is_of_an_older_format_without_any() -> Non
     many = [rule(f"topic-{number}") for number in range(snapshot.ITEMS_PER_PIECE + 1)]
     state = with_rules(many)
     stored = whole(state)
-    assert stored[0] == snapshot.FORMAT
+    assert stored[0] == snapshot_format.FORMAT
     again = empty_state()
     restoring.restore(stored, again)
     assert [*again.access_list] == many
     applied(state, RemoveRules(tuple(many)))
-    assert whole(state)[0] == snapshot.FORMAT_OF_ONE_LANE
+    assert whole(state)[0] == snapshot_format.FORMAT_OF_ONE_LANE
 
 
 def test_a_checkpoint_holds_the_rules_of_its_start() -> None:

@@ -11,7 +11,7 @@ from semel.errors import InvalidRequest, ResourceNotFound
 from semel.groups.settings import GroupSettings
 from semel.journal.file.disk import FileDevice
 from semel.journal.seam import Limits
-from semel.lane import dump, facts, restoring, snapshot
+from semel.lane import dump, facts, restoring, snapshot, snapshot_format
 from semel.lane import frame as frames
 from semel.lane.commands import Environment, LaneSettings
 from semel.lane.state import LaneState
@@ -84,11 +84,11 @@ def test_a_cluster_that_writes_for_older_versions_takes_no_users() -> None:
 
 def test_a_checkpoint_keeps_users_and_is_of_an_older_format_where_there_never_were_any() -> None:
     state = empty_state()
-    assert whole(state)[0] == snapshot.FORMAT_OF_ONE_LANE
+    assert whole(state)[0] == snapshot_format.FORMAT_OF_ONE_LANE
     applied(state, AlterUser("ann", (ONE, OTHER)))
     applied(state, AlterUser("bob", (ONE,)))
     stored = whole(state)
-    assert stored[0] == snapshot.FORMAT == 7
+    assert stored[0] == snapshot_format.FORMAT == 7
     again = empty_state()
     restoring.restore(stored, again)
     assert dict(again.users.of("ann")) == {S256: ONE, S512: OTHER}

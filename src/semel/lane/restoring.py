@@ -13,7 +13,7 @@ from semel.errors import CorruptJournal, NewerFormat
 from semel.groups.lasting import GroupsSnapshot
 from semel.lane import facts
 from semel.lane.catalogue import Topic
-from semel.lane.snapshot import (
+from semel.lane.snapshot_format import (
     FORMAT,
     FORMAT_OF_LANES,
     FORMAT_OF_ONE_LANE,

@@ -1,44 +1,49 @@
-"""The lane's state as bytes, which a checkpoint keeps: start-up replays only what follows it.
+"""Takes a snapshot of a lane's state, which a checkpoint keeps: a start replays what follows it.
 
 It is given in pieces, between which the lane goes on. At its start nothing is copied of what there
 may be much of. Each thing is captured when its turn comes, or before. Law: whatever a later frame
 is about to change is captured first, and what it drops is kept until then. So all pieces together
 are the state at the start.
-
-    format 1 | { size 4 | piece }*
 """
 
-import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Final, Generic, NamedTuple, TypeVar
 
-import msgspec
-
-from semel.access.rules import StoredRule
 from semel.groups.lasting import GroupsSnapshot, LastingGroup, OffsetInSnapshot, captured_group
 from semel.groups.records import GenerationRecorded
 from semel.lane import facts
 from semel.lane.catalogue import Topic
 from semel.lane.hosting import PartitionRange
-from semel.lane.joined import JoinedTransaction, LastEnded
 from semel.lane.leader import stored_listeners
+from semel.lane.snapshot_format import (
+    FORMAT,
+    FORMAT_OF_LANES,
+    FORMAT_OF_ONE_LANE,
+    BrokerConfigsPiece,
+    CompactedPiece,
+    GroupsPiece,
+    JoinedPiece,
+    LanePiece,
+    PartitionSnapshot,
+    PartitionsPiece,
+    ProducerSnapshot,
+    ProducersPiece,
+    QuotasPiece,
+    RulesPiece,
+    TopicSnapshot,
+    TopicsPiece,
+    TransactionsPiece,
+    UsersPiece,
+    framed,
+)
 from semel.lane.state import CompactedPart, LaneState
 from semel.log.partition import Partition, TermStart
-from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
+from semel.log.producers import Producer
 from semel.log.snapshot import PartitionTransactionsSnapshot
-from semel.transactions.participants import Participants
 from semel.transactions.store import Kept
 from semel.transactions.transaction import Transaction, TransactionsSnapshot
 from semel.types import CATALOGUE_LANE
-
-FORMAT: Final = 7
-
-FORMAT_OF_LANES: Final = 6
-"""Written while there is nothing about who may come in, as versions before read it."""
-
-FORMAT_OF_ONE_LANE: Final = 5
-"""Written while there is nothing about transactions over lanes besides."""
 
 ITEMS_PER_PIECE: Final = 400
 """Partitions, producers, offsets and so on: less than a millisecond of work."""
@@ -46,173 +51,8 @@ ITEMS_PER_PIECE: Final = 400
 NUMBERS_PER_PIECE: Final = 5_000
 """Of a topic's partitions, which cost much less."""
 
-SIZE: Final = struct.Struct("<I")
-
 Thing = TypeVar("Thing")
 Captured = TypeVar("Captured")
-
-
-class Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Without garbage tracking: these are many, live for a moment and hold no cycle."""
-
-
-class ProducerSnapshot(Stored, frozen=True):
-    producer_id: int
-    epoch: int
-    active_at_ms: int
-    taken: tuple[TakenBatch, ...]
-    restart: Restart | None
-    transaction_start: TransactionStart | None
-
-
-class PartitionSnapshot(Stored, frozen=True):
-    number: int
-    log_start_offset: int
-    log_end_offset: int
-    term_starts: list[TermStart]
-    transactions: PartitionTransactionsSnapshot
-    producers: list[ProducerSnapshot]
-    """Those that fit into the piece; the others follow in pieces of their own."""
-
-
-class TopicSnapshot(Stored, frozen=True):
-    name: str
-    topic_id: bytes
-    config: dict[str, str]
-    partition_numbers: list[int]
-    """Of the partitions that lie in this lane, as many as fit into the piece; the others follow
-    under the same name."""
-    indexes: list[int] | None = None
-    """Of these in the topic; None: all there are, in their order."""
-    partition_count: int | None = None
-    """With those that lie in other lanes; None: there are none."""
-    first_lane: int = 0
-    lane_count: int = 1
-    hosted_id: bytes = b""
-    """Of a topic whose catalogue lies in another lane; `topic_id` is empty then."""
-
-
-class LanePiece(Stored, frozen=True, tag="lane"):
-    """What is not a collection. The first piece."""
-
-    term: int
-    cluster_id: bytes
-    next_partition_number: int
-    next_producer_id: int
-    last_moment: tuple[int, int] | None
-    """Of the last frame, the lane's time and the wall clock."""
-    wall_ahead_ms: int | None
-    """None if the last frame says it."""
-    volumes: list[int] = []
-    """From here on not there up to format 4."""
-    settled_end: int = 0
-    next_volume: int = 0
-    is_retention_enforced: bool = False
-    led: tuple[int, int, str, int] | None = None
-    """Epoch, node, host and port of the leader, where there may be others."""
-    standing_by: tuple[tuple[int, str, int], ...] = ()
-    level: int = 1
-    volume_names: dict[int, str] = {}
-    lane_count: int = 1
-    """This and what follows only in lane 0 of a cluster."""
-    placed: tuple[tuple[int, int, bool], ...] = ()
-    """Lane, node, and whether it is pinned there."""
-    taken: tuple[tuple[int, int, int, str, int], ...] = ()
-    """Lane, epoch, node, host and port of each leader."""
-    listeners_of_leader: tuple[tuple[str, str, int], ...] = ()
-    listeners_standing_by: tuple[tuple[int, str, str, int], ...] = ()
-
-
-class CompactedPiece(Stored, frozen=True, tag="compacted"):
-    """What compaction has left of partitions: number, end, volume and bytes of each."""
-
-    parts: Sequence[tuple[int, int, int, int]]
-    volumes: dict[int, int]
-
-
-class TopicsPiece(Stored, frozen=True, tag="topics"):
-    topics: list[TopicSnapshot]
-
-
-class PartitionsPiece(Stored, frozen=True, tag="partitions"):
-    partitions: list[PartitionSnapshot]
-
-
-class ProducersPiece(Stored, frozen=True, tag="producers"):
-    partition_number: int
-    producers: list[ProducerSnapshot]
-
-
-class GroupsPiece(Stored, frozen=True, tag="groups"):
-    groups: GroupsSnapshot
-
-
-class TransactionsPiece(Stored, frozen=True, tag="transactions"):
-    transactions: TransactionsSnapshot
-
-
-class JoinedPiece(Stored, frozen=True, tag="joined"):
-    """Only there if something was said of transactions over lanes."""
-
-    joined: Sequence[JoinedTransaction] = ()
-    ended: Sequence[tuple[int, LastEnded]] = ()
-    decided: Sequence[facts.Decided] = ()
-
-
-class BrokerConfigsPiece(Stored, frozen=True, tag="broker configs"):
-    """Only there if something was set."""
-
-    configs: dict[str, dict[str, str]]
-
-
-class UsersPiece(Stored, frozen=True, tag="users"):
-    """Only there if there are users, or were."""
-
-    salt_key: bytes
-    credentials: Sequence[facts.CredentialSet] = ()
-
-    def __repr__(self) -> str:
-        return f"UsersPiece({len(self.credentials)} credentials)"
-
-
-class RulesPiece(Stored, frozen=True, tag="rules"):
-    """Only there if the access list has any."""
-
-    rules: Sequence[StoredRule]
-
-
-class QuotasPiece(Stored, frozen=True, tag="quotas"):
-    """Only there if there are any."""
-
-    quotas: Sequence[facts.QuotasSet]
-
-
-Piece = (
-    LanePiece
-    | CompactedPiece
-    | TopicsPiece
-    | PartitionsPiece
-    | ProducersPiece
-    | GroupsPiece
-    | TransactionsPiece
-    | JoinedPiece
-    | BrokerConfigsPiece
-    | UsersPiece
-    | RulesPiece
-    | QuotasPiece
-)
-
-
-def _plain(thing: object) -> object:
-    assert isinstance(thing, Participants), thing
-    return list(thing)
-
-
-_encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
-decode_piece = msgspec.msgpack.Decoder(Piece).decode
-
-
-# Taking one.
 
 
 def take(state: LaneState) -> Iterator[bytes]:
@@ -398,14 +238,14 @@ class Capture:
 
     def pieces(self) -> Iterator[bytes]:
         try:
-            yield bytes([self._format()]) + _framed(self._lane)
+            yield bytes([self._format()]) + framed(self._lane)
             yield from self._topic_pieces()
             yield from self._partition_pieces()
             yield from self._group_pieces()
             yield from self._transaction_pieces()
             yield from self._joined_pieces()
             if self._broker_configs:
-                yield _framed(BrokerConfigsPiece(self._broker_configs))
+                yield framed(BrokerConfigsPiece(self._broker_configs))
             yield from self._user_pieces()
             yield from self._rule_pieces()
             yield from self._quota_pieces()
@@ -430,12 +270,12 @@ class Capture:
             while True:
                 gathered.append(_topic_row(captured, some, list(islice(indexes, len(some)))))
                 if len(gathered) == ITEMS_PER_PIECE or len(some) == NUMBERS_PER_PIECE:
-                    yield _framed(TopicsPiece(gathered))
+                    yield framed(TopicsPiece(gathered))
                     gathered = []
                 some = list(islice(numbers, NUMBERS_PER_PIECE))
                 if not some:
                     break
-        yield _framed(TopicsPiece(gathered))
+        yield framed(TopicsPiece(gathered))
 
     def _partition_pieces(self) -> Iterator[bytes]:
         gathered: list[PartitionSnapshot] = []
@@ -460,16 +300,16 @@ class Capture:
                 )
             left -= 1 + len(some)
             if left <= 0:
-                yield _framed(PartitionsPiece(gathered))
+                yield framed(PartitionsPiece(gathered))
                 gathered, left = [], ITEMS_PER_PIECE
                 while some := list(islice(rows, ITEMS_PER_PIECE)):
-                    yield _framed(ProducersPiece(captured.number, some))
+                    yield framed(ProducersPiece(captured.number, some))
                 if parts:
-                    yield _framed(CompactedPiece(parts, self._compacted_volumes))
+                    yield framed(CompactedPiece(parts, self._compacted_volumes))
                     parts = []
-        yield _framed(PartitionsPiece(gathered))
+        yield framed(PartitionsPiece(gathered))
         if parts:
-            yield _framed(CompactedPiece(parts, self._compacted_volumes))
+            yield framed(CompactedPiece(parts, self._compacted_volumes))
 
     def _group_pieces(self) -> Iterator[bytes]:
         generations: list[GenerationRecorded] = []
@@ -483,7 +323,7 @@ class Capture:
             )
             for column in (generations, generations_ms, offsets):
                 column.clear()
-            return _framed(GroupsPiece(groups))
+            return framed(GroupsPiece(groups))
 
         for group in self._groups:
             if group.recorded is not None:
@@ -510,7 +350,7 @@ class Capture:
             snapshot = TransactionsSnapshot(tuple(values), tuple(changed_ms))
             values.clear()
             changed_ms.clear()
-            return _framed(TransactionsPiece(snapshot))
+            return framed(TransactionsPiece(snapshot))
 
         for captured in self._transactions:
             values.append(captured.value)
@@ -525,13 +365,13 @@ class Capture:
     def _joined_pieces(self) -> Iterator[bytes]:
         for joined in self._joined:
             # Each may have very many partitions.
-            yield _framed(JoinedPiece(joined=[joined]))
+            yield framed(JoinedPiece(joined=[joined]))
         ended = iter(self._ended)
         while some := list(islice(ended, ITEMS_PER_PIECE)):
-            yield _framed(JoinedPiece(ended=some))
+            yield framed(JoinedPiece(ended=some))
         decided = iter(self._decided)
         while more := list(islice(decided, ITEMS_PER_PIECE)):
-            yield _framed(JoinedPiece(decided=more))
+            yield framed(JoinedPiece(decided=more))
 
     def _user_pieces(self) -> Iterator[bytes]:
         if not self._salt_key:
@@ -541,24 +381,19 @@ class Capture:
             for name, credentials in self._users.items()
             for credential in credentials.values()
         )
-        yield _framed(UsersPiece(self._salt_key))
+        yield framed(UsersPiece(self._salt_key))
         while some := list(islice(rows, ITEMS_PER_PIECE)):
-            yield _framed(UsersPiece(self._salt_key, some))
+            yield framed(UsersPiece(self._salt_key, some))
 
     def _rule_pieces(self) -> Iterator[bytes]:
         rules = iter(self._rules)
         while some := list(islice(rules, ITEMS_PER_PIECE)):
-            yield _framed(RulesPiece([rule.stored() for rule in some]))
+            yield framed(RulesPiece([rule.stored() for rule in some]))
 
     def _quota_pieces(self) -> Iterator[bytes]:
         rows = (facts.QuotasSet(*entity, dict(of)) for entity, of in self._quotas.items())
         while some := list(islice(rows, ITEMS_PER_PIECE)):
-            yield _framed(QuotasPiece(some))
-
-
-def _framed(piece: Piece) -> bytes:
-    encoded = _encode(piece)
-    return SIZE.pack(len(encoded)) + encoded
+            yield framed(QuotasPiece(some))
 
 
 def _topic_row(captured: CapturedTopic, numbers: list[int], indexes: list[int]) -> TopicSnapshot:
