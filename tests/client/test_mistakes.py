@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import semel
+from semel.client.outcome import MustStop
 from semel.errors import ConfigError, InvalidTopic, NotInOrder
 from semel.testing import Broker
 from support import topics
@@ -76,6 +77,55 @@ def test_of_several_topics_none_is_made_if_one_is_refused(semel_broker: Broker, 
         admin.create_topics(name)
         admin.create_topics([name, f"{name}-2"], exist_ok=True)
         assert {name, f"{name}-2"} <= {*admin.list_topics()}
+
+
+PLACE = semel.TopicPartition("orders", 0)
+CALLS: list[tuple[Callable[[Any], object], str]] = [
+    (lambda admin: admin.create_topics(5), "names are text, or a list of it; 5 is none"),
+    (lambda admin: admin.create_topics("t", partitions="3"), "partitions is '3', and must be a"),
+    (lambda admin: admin.create_topics("t", configs="x"), "configs is 'x': it has to be a dict"),
+    (lambda admin: admin.create_partitions("t", "9"), "total is '9', and must be a number"),
+    (lambda admin: admin.set_offsets("g", {"orders": 1}), "for a TopicPartition, not 1 for 'orde"),
+    (lambda admin: admin.set_offsets("g", {PLACE: "end"}), "a whole number for a TopicPartition"),
+    (lambda admin: admin.delete_records({"orders": 1}), "for a TopicPartition, not 1 for 'orders'"),
+]
+
+
+@pytest.mark.parametrize(("call", "sentence"), CALLS, ids=[each for _, each in CALLS])
+def test_what_is_no_argument_is_told_before_a_cluster_is_asked(
+    call: Callable[[Any], object], sentence: str
+) -> None:
+    with semel.Admin("127.0.0.1:9") as admin, pytest.raises(ConfigError) as refused:
+        call(admin)
+    assert sentence in str(refused.value)
+
+
+def test_ids_are_text() -> None:
+    number: Any = 5
+    with pytest.raises(ConfigError, match="transactional_id is 5: it has to be text"):
+        semel.Producer("127.0.0.1:9", transactional_id=number)
+    with pytest.raises(ConfigError, match="the group is 5: it has to be text"):
+        semel.Consumer("127.0.0.1:9", number)
+
+
+def test_offsets_are_committed_for_partitions(semel_broker: Broker, name: str) -> None:
+    offsets: Any = {"orders": 1}
+    with semel.Consumer(semel_broker.bootstrap_servers, name) as consumer:
+        consumer.subscribe(name)
+        with pytest.raises(TypeError, match="partitions are named by TopicPartition"):
+            consumer.commit(offsets)
+
+
+def test_a_timeout_that_the_broker_does_not_allow_is_told_with_its_setting(
+    semel_broker: Broker, name: str
+) -> None:
+    producer = semel.Producer(
+        semel_broker.bootstrap_servers, transactional_id=name, transaction_timeout_ms=10**9
+    )
+    with producer, pytest.raises(MustStop) as refused, producer.transaction():
+        pytest.fail("a transaction was begun")
+    reason = "transaction_timeout_ms is more than the broker's transaction.max.timeout.ms"
+    assert str(refused.value) == (f"transactional id {name}: invalid transaction timeout: {reason}")
 
 
 def declared(**options: Any) -> Callable[[], object]:

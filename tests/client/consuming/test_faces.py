@@ -236,7 +236,7 @@ def test_mistakes_are_named(servers: str, topic: str) -> None:
         with pytest.raises(NotInOrder, match="without a group"):
             consumer.commit()
         for wrong in (topic, TopicPartition(topic, 0), [topic], None):
-            with pytest.raises(TypeError, match="a list of TopicPartition is assigned, not"):
+            with pytest.raises(TypeError, match="partitions are named by TopicPartition, not by"):
                 consumer.assign(wrong)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="a topic is named by a str, not 1"):
             consumer.assign([(1, 0)])  # type: ignore[list-item]

@@ -1,7 +1,7 @@
 """`AsyncAdmin`: what a cluster holds, seen and changed, on the caller's own asyncio loop."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import NamedTuple, Self, Unpack
@@ -23,6 +23,7 @@ from semel.client.cluster.metadata import TopicMetadata
 from semel.client.cluster.offsets import as_time_ms, beginnings_of, ends_of, offsets_at_or_end
 from semel.client.connecting.address import Address, parse_bootstrap_servers
 from semel.client.consuming.settings import parse_isolation
+from semel.client.options import check_numbers
 from semel.errors import (
     ConfigError,
     GroupIdNotFound,
@@ -35,6 +36,7 @@ from semel.types import TopicPartition
 from semel.world import SystemClock
 
 Names = str | Collection[str]
+_NUMBERS: Mapping[str, object] = dict.fromkeys(("partitions", "replicas", "total"), int)
 
 
 class ClusterDescription(NamedTuple):
@@ -124,6 +126,9 @@ class AsyncAdmin:
 
         None is made if one of them is refused.
         """
+        check_numbers({"partitions": partitions, "replicas": replicas}, _NUMBERS)
+        if not isinstance(configs, Mapping | None):
+            raise ConfigError(f"configs is {configs!r:.100}: it has to be a dictionary of settings")
         outcomes = await topics.create_all_or_none(
             self._cluster,
             _listed(names),
@@ -141,6 +146,7 @@ class AsyncAdmin:
 
     async def create_partitions(self, topic: str, total: int) -> None:
         """Let a topic have so many partitions in all."""
+        check_numbers({"total": total}, _NUMBERS)
         raise_refused(await topics.enlarge(self._cluster, {topic: total}))
 
     async def list_topics(
@@ -190,6 +196,7 @@ class AsyncAdmin:
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """Delete what lies below these offsets, for good; where each partition begins then."""
+        _check_offsets(before)
         await find_partitions(self._cluster, list(before))
         outcomes = await topics.delete_records_before(self._cluster, before)
         raise_refused(
@@ -247,6 +254,7 @@ class AsyncAdmin:
 
     async def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit these offsets for a group that has no members at the moment."""
+        _check_offsets(offsets)
         for partition, offset in offsets.items():
             if offset < 0:
                 raise ConfigError(f"the offset of {partition} is {offset}: it cannot be negative")
@@ -320,4 +328,18 @@ class AsyncAdmin:
 
 
 def _listed(names: Names) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
+    listed = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    for name in listed:
+        if not isinstance(name, str):
+            raise ConfigError(f"names are text, or a list of it; {name!r} is none")
+    return listed
+
+
+def _check_offsets(offsets: Mapping[TopicPartition, int]) -> None:
+    for partition, offset in offsets.items():
+        is_place = isinstance(partition, tuple) and len(partition) == len(TopicPartition._fields)
+        if not is_place or not isinstance(offset, int):
+            raise ConfigError(
+                f"an offset is a whole number for a TopicPartition, not {offset!r} for "
+                f"{partition!r}"
+            )

@@ -9,6 +9,7 @@ from semel.errors import (
     BY_CODE,
     NONE,
     InvalidProducerEpoch,
+    InvalidTransactionTimeout,
     ProducerFenced,
     RequestError,
     UnknownServerError,
@@ -24,6 +25,9 @@ _OLD_EPOCH = "a newer producer has its id, or its transaction outlived its timeo
 _REASONS: Mapping[type[RequestError], str] = {
     ProducerFenced: _OLD_EPOCH,
     InvalidProducerEpoch: _OLD_EPOCH,
+    InvalidTransactionTimeout: (
+        "transaction_timeout_ms is more than the broker's transaction.max.timeout.ms"
+    ),
 }
 
 

@@ -8,7 +8,7 @@ from semel.client.cluster.metadata import TopicRemade
 from semel.client.consuming.actions import NOBODY, MemberIdentity
 from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.membership_loop import MembershipLoop
-from semel.client.consuming.partition import Position
+from semel.client.consuming.partition import Position, as_topic_partitions
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.refusals import CommitFailed
 from semel.client.consuming.settings import ConsumerSettings
@@ -54,6 +54,7 @@ class Commits:
         """What is to be committed: this, or all that was handed out by now."""
         if offsets is None:
             return self._positions.delivered()
+        as_topic_partitions(offsets)
         return {
             TopicPartition(*partition): Position(offset) for partition, offset in offsets.items()
         }

@@ -16,7 +16,9 @@ def as_topic_partitions(partitions: Iterable[TopicPartition]) -> frozenset[Topic
     try:
         named = frozenset(TopicPartition(topic, index(number)) for topic, number in partitions)
     except (TypeError, ValueError):
-        raise TypeError(f"a list of TopicPartition is assigned, not {partitions!r}") from None
+        raise TypeError(
+            f"partitions are named by TopicPartition, not by {partitions!r:.100}"
+        ) from None
     for partition in named:
         if not isinstance(partition.topic, str):
             raise TypeError(f"a topic is named by a str, not {partition.topic!r}")

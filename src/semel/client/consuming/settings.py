@@ -126,6 +126,8 @@ def parse_isolation(name: str) -> Isolation:
 
 
 def check(settings: ConsumerSettings) -> ConsumerSettings:
+    if not isinstance(settings.group, str | None):
+        raise ConfigError(f"the group is {settings.group!r}: it has to be text")
     if settings.group == "":
         raise ConfigError("a group has at least one character")
     if settings.group_instance_id == "":

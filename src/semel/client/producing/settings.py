@@ -103,6 +103,8 @@ def check(settings: ProducerSettings) -> ProducerSettings:
         raise ConfigError("an idempotent producer needs acks=all")
     if settings.transactional_id is not None and not settings.is_idempotent:
         raise ConfigError("a transactional producer is idempotent")
+    if not isinstance(settings.transactional_id, str | None):
+        raise ConfigError(f"transactional_id is {settings.transactional_id!r}: it has to be text")
     if settings.transactional_id == "":
         raise ConfigError("a transactional id has at least one character")
     if not 1 <= settings.in_flight_max <= 5:

@@ -84,18 +84,15 @@ class TransactionState:
         self.status = status
 
     def _refuse(self, reason: str) -> None:
+        subject = f"transactional id {self.transactional_id}"
+        said = str(self.error)
+        sentence = said if said.startswith(f"{subject}: ") else f"{subject}: {said}"
         if self.status is TransactionStatus.STOPPED:
-            raise MustStop(
-                f"transactional id {self.transactional_id}: {self.error}"
-            ) from self.error
+            raise MustStop(sentence) from self.error
         if self.status is TransactionStatus.DOOMED:
-            raise MustAbort(
-                f"transactional id {self.transactional_id}: {self.error}"
-            ) from self.error
+            raise MustAbort(sentence) from self.error
         if self.status is TransactionStatus.IN_DOUBT:
-            raise OutcomeUnknown(
-                f"transactional id {self.transactional_id}: {self.error}"
-            ) from self.error
+            raise OutcomeUnknown(sentence) from self.error
         raise NotInOrder(f"transaction of {self.transactional_id}: {reason}")
 
     def initialised(self, *, is_implicit: bool, can_renew_epoch: bool) -> None:

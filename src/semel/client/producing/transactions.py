@@ -199,6 +199,11 @@ class ProducerTransactions:
     def _subject(self) -> str:
         return f"transactional id {self._transaction.transactional_id}"
 
+    def _sentence(self, error: RequestError) -> str:
+        """The coordinator is asked about the id, so that a refusal may name it."""
+        said = str(error)
+        return said if said.startswith(f"{self._subject}: ") else f"{self._subject}: {said}"
+
     def _judged(self, error: RequestError) -> TransactionFailed:
         """Note what a refusal of the coordinator means, and say which it was."""
         is_fatal = outcome.kind_from_coordinator(error) is ErrorKind.FATAL
@@ -208,4 +213,4 @@ class ProducerTransactions:
             else:
                 self._core.doom(error)
         self._engine.pump()
-        return (MustStop if is_fatal else MustAbort)(f"{self._subject}: {error}")
+        return (MustStop if is_fatal else MustAbort)(self._sentence(error))
