@@ -44,6 +44,17 @@ def test_every_module_that_the_architecture_names_exists() -> None:
         assert (ROOT / "src" / "semel" / module).exists(), module
 
 
+def test_the_map_of_the_architecture_has_every_module_and_package() -> None:
+    (there,) = blocks("ARCHITECTURE.md")
+    named = {
+        name.rstrip("/") for line in there.splitlines() for name in line.split("  ")[0].split()
+    }
+    found = {
+        path.stem for path in (ROOT / "src" / "semel").glob("[a-z]*") if path.suffix != ".typed"
+    }
+    assert found <= named
+
+
 @pytest.mark.parametrize("page", ["admin", "producer", "consumer"])
 def test_a_snippet_that_imports_what_it_needs_runs_as_it_stands(page: str) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text()
