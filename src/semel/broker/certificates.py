@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from semel.broker import log
+from semel.broker.alerts import AlertingContext
 from semel.broker.config import BrokerConfig
 from semel.broker.listeners import Listener
 from semel.errors import ConfigError
@@ -59,7 +60,7 @@ class Certificates:
 
 def server_context(config: BrokerConfig) -> ssl.SSLContext:
     """Raises ConfigError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
     _limit(context, config.ssl_enabled_protocols)
     _load_own(context, config)
     if config.ssl_client_auth != "none":

@@ -7,13 +7,15 @@ gets the certificate that counts when it comes.
 import asyncio
 import ipaddress
 import ssl
+from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from semel.access.certificate_names import MappingRules
 from semel.access.distinguished_name import distinguished_name, subject_of
 from semel.access.origin import written
 from semel.access.principal import ANONYMOUS, USER, Caller, Principal
+from semel.broker.alerts import CONNECTED
 from semel.broker.certificates import Certificates
 from semel.broker.listeners import Listener
 from semel.broker.proxy_header import ProxyHeader
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
 
 HANDSHAKE_S: Final = 0.0015
 """What a handshake of TLS takes of the loop, about."""
+
+READ_MAX: Final = 2**14
+"""Before a handshake has begun. What is behind it waits in the socket."""
+
+Starting = Coroutine[Any, Any, asyncio.Transport | None]
 
 EARLY_BYTES_MAX: Final = 2**20
 """That came behind the handshake before the connection could take them: of one or two reads."""
@@ -111,6 +118,9 @@ class Door(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._visit: Visit | None = None
         self._header: ProxyHeader | None = None
+        self._read = bytearray()
+        """Of a client whose handshake has not begun. By uvloop one read comes before reading can be
+        paused."""
         self._host = ""
         self._is_through = self._has_ended = False
         self._waiting: asyncio.Task[None] | None = None
@@ -161,11 +171,16 @@ class Door(asyncio.BufferedProtocol):
     # Whom a proxy brings
 
     def get_buffer(self, sizehint: int) -> bytearray:
-        assert self._header is not None, "nothing is read before it is known by whom"
-        return self._header.buffer()
+        if self._header is not None:
+            return self._header.buffer()
+        self._read = bytearray(READ_MAX)
+        return self._read
 
     def buffer_updated(self, count: int) -> None:
-        assert self._header is not None
+        if self._header is None:
+            self._transport.pause_reading()
+            self._read = self._read[:count]
+            return
         assert self._visit is not None
         try:
             if not self._header.received(count):
@@ -175,6 +190,7 @@ class Door(asyncio.BufferedProtocol):
             self._end(str(error))
             return
         self._host = host or self._host
+        self._header = None
         if self._gate.reception.is_from(self._visit, self._host):
             self._go_on(self._visit)
         else:
@@ -193,6 +209,7 @@ class Door(asyncio.BufferedProtocol):
             self._let_through(visit, self._transport, None)
             self._transport.resume_reading()
         else:
+            CONNECTED.set(self._transport)
             work = self._shake_hands(visit, certificates.context)
             self._waiting = self._gate.desk.server.start_task(work)
 
@@ -201,7 +218,7 @@ class Door(asyncio.BufferedProtocol):
         try:
             await self._gate.desk.handshakes.begin(self._host, HANDSHAKE_S)
             self._waiting = None
-            secured = await loop.start_tls(
+            starting = loop.start_tls(
                 self._transport,
                 early,
                 context,
@@ -209,6 +226,7 @@ class Door(asyncio.BufferedProtocol):
                 # The visit ends before.
                 ssl_handshake_timeout=2 * self._gate.reception.timeout_s,
             )
+            secured = await (self._started_late(starting) if self._read else starting)
             if secured is not None and not early.is_lost:
                 self._let_through(visit, secured, early)
         except (OSError, ProtocolError) as error:
@@ -219,6 +237,23 @@ class Door(asyncio.BufferedProtocol):
         finally:
             if not self._is_through:
                 visit.over()
+
+    async def _started_late(self, starting: Starting) -> asyncio.Transport | None:
+        """When something was read before."""
+        loop = self._gate.reception.loop
+        begun = loop.create_task(starting)
+        # Behind what that calls as soon as it begins, and before anything else is read.
+        loop.call_soon(loop.call_soon, self._hand_over)
+        return await begun
+
+    def _hand_over(self) -> None:
+        """What was read already to TLS, which has the transport by now."""
+        protocol = cast(asyncio.BufferedProtocol, self._transport.get_protocol())
+        if protocol is not self and not self._transport.is_closing():
+            count = len(self._read)
+            memoryview(protocol.get_buffer(count))[:count] = self._read
+            protocol.buffer_updated(count)
+        self._read = bytearray()
 
     def _let_through(
         self, visit: Visit, transport: asyncio.Transport, early: "Early | None"
