@@ -11,7 +11,7 @@ from semel.broker.nodes import NAMED_MS, KnownNode, KnownNodes
 from semel.broker.server import UNLED_S_MAX
 from semel.cluster.channel import Channel, NodeAway
 from semel.cluster.messages import Beat, Move, Refused
-from semel.errors import NONE, CoordinatorNotAvailable, NotLeaderOrFollower
+from semel.errors import NONE, CoordinatorNotAvailable, InvalidRequest, NotLeaderOrFollower
 from semel.lane.leader import NodeAddress
 from semel.records.records import Record, encode_batch
 from semel.wire.messages.alter_client_quotas import (
@@ -25,6 +25,11 @@ from semel.wire.messages.describe_cluster import DescribeClusterRequest
 from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from semel.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
+from semel.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from semel.wire.messages.list_config_resources import ListConfigResourcesRequest
 from semel.wire.messages.list_groups import ListGroupsRequest
 from semel.wire.messages.list_transactions import ListTransactionsRequest
@@ -147,6 +152,33 @@ def test_a_node_is_found_at_the_listener_of_the_same_name() -> None:
     assert node.found_at("OTHERS") is None
     # So a version before says where it is.
     assert KnownNode(address, ()).found_at("CLIENTS") == address
+
+
+@on_nodes(1, 2, 3)
+async def test_settings_of_one_node_or_of_all_are_changed_through_any(
+    cluster: SimulatedCluster,
+) -> None:
+    leader = await cluster.leader()
+    await all_stand_by(cluster, leader)
+    other, third = (node for node in cluster.nodes.values() if node is not leader)
+
+    async def altered(node: SimulatedNode, name: str, value: str) -> int:
+        entry = AlterableConfig("log.retention.ms", 0, value)
+        resource = AlterConfigsResource(ResourceType.BROKER.value, name, [entry])
+        request = IncrementalAlterConfigsRequest([resource], False)
+        (answer,) = (await node.ask("incremental_alter_configs", 1, request)).responses
+        return int(answer.error_code)
+
+    assert await altered(third, "", "77") == NONE
+    # Clients ask the node whose settings they are.
+    assert await altered(other, str(other.node_id), "88") == NONE
+    assert await altered(leader, str(third.node_id), "99") == NONE
+    expected = {leader: 77, other: 88, third: 99}
+    async with asyncio.timeout(60):
+        await until(
+            lambda: all(node.broker.config.log_retention_ms == ms for node, ms in expected.items())
+        )
+    assert await altered(leader, "9", "1") == InvalidRequest.code
 
 
 @on_nodes(1, 2)

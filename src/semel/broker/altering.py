@@ -96,12 +96,8 @@ def _alter_topic(broker: "Broker", name: str, change: Change, only_check: bool) 
 
 
 def _alter_broker(broker: "Broker", name: str, change: Change, only_check: bool) -> None:
-    if name != ALL_BROKERS and name not in map(str, broker.nodes.ids):
-        check_broker_name(broker, name)
+    known = [*map(str, sorted(broker.nodes.ids))]
+    if name != ALL_BROKERS and name not in known:
+        raise InvalidRequest(f"there is no broker {name!r}: there are {', '.join(known)}")
     config = change(dict(broker.lanes.controller.view.broker_config(name)))
     broker.settings.set(name, config, only_check)
-
-
-def check_broker_name(broker: "Broker", name: str) -> None:
-    if name not in (ALL_BROKERS, str(broker.config.node_id)):
-        raise InvalidRequest(f"the only broker is {broker.config.node_id}, not {name!r}")

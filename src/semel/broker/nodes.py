@@ -143,8 +143,9 @@ class Nodes:
 
     @property
     def ids(self) -> set[int]:
-        """Of this process and its neighbours."""
-        return {self._own_id, *self._neighbours}
+        """Of all that live, as far as is known."""
+        others = (each.address.node_id for each in self._others())
+        return {self._own_id, *self._neighbours, *others}
 
     @property
     def controller_id(self) -> int:

@@ -124,7 +124,7 @@ def _partition_count(broker: "Broker", wanted: CreatableTopic) -> int:
         return len(indexes)
     if wanted.replication_factor not in (DEFAULT, 1):
         raise InvalidReplicationFactor(
-            f"replication factor {wanted.replication_factor}: there is one broker"
+            f"replication factor {wanted.replication_factor}: a partition has one replica"
         )
     if wanted.num_partitions == DEFAULT:
         return broker.config.num_partitions

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from semel.broker import topic_config
-from semel.broker.altering import check_broker_name
 from semel.broker.answer import Answer, Call
 from semel.broker.config import about_settings
 from semel.broker.config_resources import ConfigSource, ConfigSynonym, ResourceType, name_in
@@ -81,7 +80,10 @@ def _configs(
     if kind == ResourceType.TOPIC.value:
         return _topic(broker, name, request)
     if kind == ResourceType.BROKER.value:
-        check_broker_name(broker, name)
+        if name not in (ALL_BROKERS, str(broker.config.node_id)):
+            raise InvalidRequest(
+                f"this is broker {broker.config.node_id}: {name!r} tells its own settings"
+            )
         if name == ALL_BROKERS:
             return _all_brokers(broker, request)
         return [*_broker(broker, request), *_surroundings(broker, request, call)]
