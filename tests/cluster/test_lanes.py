@@ -25,6 +25,7 @@ from semel.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
+from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.wire.messages.end_txn import EndTxnRequest
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -100,6 +101,23 @@ async def test_lanes_go_on_when_the_leader_of_lane_0_is_killed(cluster: Simulate
     after = await cluster.all_led(4)
     kept = {number for number, node_id in led.items() if node_id != controller.node_id}
     assert {number: after[number] for number in kept} == {number: led[number] for number in kept}
+
+
+@on_nodes(1, 2, 3, lanes=4, seeds=range(2))
+async def test_names_that_are_deleted_together_are_free_when_that_is_answered(
+    cluster: SimulatedCluster,
+) -> None:
+    await cluster.all_led(4)
+    names = ("a", "b", "c")
+    for name in names:
+        await create(cluster, name)
+    leader = await cluster.leader()
+    deleting = DeleteTopicsRequest([DeleteTopicState(name) for name in names])
+    answer = await leader.ask("delete_topics", 6, deleting)
+    assert [each.error_code for each in answer.responses] == [NONE] * 3
+    creating = CreateTopicsRequest([CreatableTopic(name, 8, 1) for name in names])
+    answer = await leader.ask("create_topics", 7, creating)
+    assert [each.error_code for each in answer.topics] == [NONE] * 3
 
 
 @on_nodes(1, 2, lanes=2)

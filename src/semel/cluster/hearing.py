@@ -37,7 +37,9 @@ class Hearing:
         self._detection_s = detection_s
         self.last_change = 0
         self._behind: dict[int, int] = {0: journal.slot}
-        """The first slot behind each change that is durable."""
+        """The first slot behind each change that is durable, and that not all have heard of."""
+        self._heard_change = -1
+        """All have heard of this one, and so of those before."""
         self._has_heard = asyncio.Event()
         self._silent_since_s: dict[int, float] = {}
 
@@ -68,14 +70,16 @@ class Hearing:
         return self.have_all_heard(0)
 
     def have_all_heard(self, change: int) -> bool:
-        slot = self._behind.get(change)
-        if slot is None:
-            return False
-        if all(self._has_worked_in(node_id, slot) for node_id in self._leaders()):
-            for older in [each for each in self._behind if 0 < each < change]:
-                del self._behind[older]
-            return True
-        return False
+        if change > self._heard_change:
+            slot = self._behind.get(change)
+            if slot is None or not all(
+                self._has_worked_in(node_id, slot) for node_id in self._leaders()
+            ):
+                return False
+            self._heard_change = change
+            for heard in [each for each in self._behind if each <= change]:
+                del self._behind[heard]
+        return True
 
     async def until_heard(self, change: int | None = None) -> None:
         """Until all have worked in what has changed by now, or for a while."""
