@@ -187,7 +187,11 @@ WITH_COMMA = r"RULE:^CN=((\\, *|\w)+)(,.*|$)/$1/,DEFAULT"
         ("  DEFAULT  ", "CN=Ann", "CN=Ann"),
         (",   , RULE:^CN=(.*)$/$1/ ,, DEFAULT ,", "CN=Ann", "Ann"),
         ("RULE:^CN=(.*)$/$1@$4/", "CN=Ann", "Ann@$4"),
-        ("RULE:^CN=(.*)$/$12/", "CN=Ann", "$12"),
+        ("RULE:^CN=(.*)$/$12/", "CN=Ann", "Ann2"),
+        ("RULE:^CN=(.*)$/$21/", "CN=Ann", "$21"),
+        ("RULE:^CN=(.*)$/$01/", "CN=Ann", "Ann"),
+        ("RULE:^CN=.*$/$01/", "CN=Ann", "CN=Ann1"),
+        (r"RULE:^CN=.*$/\$1/", "CN=Ann", "$1"),
         (r"RULE:^CN=(.*)\/(.*)$/$2\/$1/", "CN=a/b", "b/a"),
         (r"RULE:^CN=(.*)$/\$1/", "CN=a", "$1"),
         ("RULE:^CN=([^,]+)(,.*)?$/$1$2/", "CN=a", "a"),
@@ -211,7 +215,7 @@ def test_a_rule_says_what_a_client_is_called(rules: str, name: str, mapped: str 
         "RULE:^CN=(.*?),OU=ServiceUsers.*$/L",
         "RULE:^CN=(.*?),OU=ServiceUsers.*$/U",
         "RULE:^CN=(.*?),OU=ServiceUsers.*$/LU",
-        "RULE:^CN=(.*$/$1/",
+        "RULE:^CN=(.*$/$1/", "RULE:.*/$1/", "RULE:.*/x$12/L",
     ],
 )  # fmt: skip
 def test_what_is_no_rule_is_refused(rules: str) -> None:

@@ -9,6 +9,7 @@ from semel.errors import ConfigError
 _RULE: Final = re.compile(r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
 _IN_REPLACEMENT: Final = re.compile(r"\\(.)|\$(\d+)")
 """What is escaped, and what stands for a group."""
+_OF_GROUP: Final = re.compile(r"(?<!\\)(?:\\\\)*\$[1-9]")
 _BETWEEN: Final = re.compile(r"\s*,[\s,]*")
 
 
@@ -32,9 +33,12 @@ class _Rule(NamedTuple):
         def part(found: re.Match[str]) -> str:
             if found[1]:
                 return found[1]
-            number = int(found[2])
+            count, digits = match.re.groups, found[2]
+            number, behind = int(digits[0]), 1
+            while behind < len(digits) and 10 * number + int(digits[behind]) <= count:
+                number, behind = 10 * number + int(digits[behind]), behind + 1
             # A group that there is not stands for itself, as in Kafka.
-            return (match[number] or "") if number <= match.re.groups else found[0]
+            return (match[number] or "") + digits[behind:] if number <= count else found[0]
 
         return _IN_REPLACEMENT.sub(part, self.replacement)
 
@@ -77,6 +81,9 @@ def _rule(match: re.Match[str]) -> _Rule:
         pattern = re.compile(match[2])
     except re.error as error:
         raise ConfigError(f"ssl.principal.mapping.rules: {match[2]!r}: {error}") from None
+    if not pattern.groups and _OF_GROUP.search(match[3]):
+        # By Kafka nobody would come in.
+        raise ConfigError(f"ssl.principal.mapping.rules: {match[2]!r} has no groups")
     return _Rule(pattern, match[3], match[4])
 
 
