@@ -75,18 +75,19 @@ class Channel:
         patience_s: float,
     ) -> Self:
         """Raises NodeAway."""
-        writer: Writer | None = None
         try:
             async with asyncio.timeout(patience_s):
-                reader, writer = await connect(host, port)
-                channel = cls(reader, writer)
-                nonce = randomness.token_bytes(NONCE_SIZE)
-                answered = await channel._exchange(NODE_CHALLENGE, nonce)
-                channel._session = Session(key, nonce, answered)
+                channel = cls(*await connect(host, port))
+                try:
+                    nonce = randomness.token_bytes(NONCE_SIZE)
+                    answered = await channel._exchange(NODE_CHALLENGE, nonce)
+                    channel._session = Session(key, nonce, answered)
+                except BaseException:
+                    # Also if whoever asked waits no longer.
+                    channel.close()
+                    raise
                 return channel
         except (OSError, EOFError, ValueError, WrongCode) as error:
-            if writer is not None:
-                writer.close()
             is_refused = isinstance(error, ConnectionRefusedError)
             reason = "connection refused" if is_refused else error or "in time"
             raise NodeAway(f"{host}:{port} does not answer: {reason}") from error
