@@ -1,6 +1,7 @@
 """Kill a PySpark pipeline wherever it hurts, and count: exactly once beside at least once.
 
-    python -m examples.demo [PICTURE] [--cluster [--store URL] [--takeovers N]]
+    python -m examples.demo [PICTURE] [--cluster [--store URL] [--lanes N]] [--workers N]
+                            [--takeovers N]
 
 Orders come in as a stream. A Spark application enriches each of them, adds up the revenue by
 category and writes both to topics of their own, in one transaction for each micro-batch. While it
@@ -9,11 +10,14 @@ done to the same pipeline with a plain producer. The truth is computed from the 
 and the results are counted as any consumer of committed records sees them.
 
 With --cluster the log is that of three nodes on one store, and it is the node that leads which is
-killed and frozen in turns.
+killed and frozen in turns; with --lanes the nodes lead a part each, and are struck in turns. With
+--workers the log is led by several workers on this machine.
 """
 
 import argparse
 import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +26,7 @@ from rich.table import Table
 
 from examples.demo.picture import Words, write_picture
 from examples.demo.run import Run, Story
-from examples.demo.stage import TAKEOVERS, one_broker, three_nodes
+from examples.demo.stage import TAKEOVERS, Stage, one_broker, several_workers, three_nodes
 
 FOLDER = Path("build", "demo")
 KILLS = Words("The same pipeline, the same kills", "Dashed lines are <code>kill -9</code>.")
@@ -40,10 +44,17 @@ def main(
     is_cluster: bool = False,
     store: str = "",
     takeovers: int = TAKEOVERS,
+    lanes: int = 1,
+    workers: int = 1,
 ) -> list[Story]:
     stories = []
-    deliveries = ("exactly-once",) if is_cluster else ("exactly-once", "at-least-once")
-    stage = partial(three_nodes, store=store, takeovers=takeovers) if is_cluster else one_broker
+    stage: Callable[[Path], AbstractContextManager[Stage]] = one_broker
+    if is_cluster:
+        stage = partial(three_nodes, store=store, takeovers=takeovers, lanes=lanes)
+    elif workers > 1:
+        stage = partial(several_workers, count=workers, takeovers=takeovers)
+    is_beside = stage is one_broker
+    deliveries = ("exactly-once", "at-least-once") if is_beside else ("exactly-once",)
     with tempfile.TemporaryDirectory(prefix="semel-demo-") as folder:
         for delivery in deliveries:
             console.print(f"[bold]{delivery}[/]: the driver starts, which takes a few seconds")
@@ -85,6 +96,8 @@ if __name__ == "__main__":
     reader.add_argument("--cluster", action="store_true")
     reader.add_argument("--store", default="", help="where the nodes' log lies, as s3://BUCKET")
     reader.add_argument("--takeovers", type=int, default=TAKEOVERS)
+    reader.add_argument("--lanes", type=int, default=1, help="which the nodes lead between them")
+    reader.add_argument("--workers", type=int, default=1)
     chosen = reader.parse_args()
     name = "semel-demo-cluster.html" if chosen.cluster else "semel-demo.html"
     told = main(
@@ -93,5 +106,7 @@ if __name__ == "__main__":
         is_cluster=chosen.cluster,
         store=chosen.store,
         takeovers=chosen.takeovers,
+        lanes=chosen.lanes,
+        workers=chosen.workers,
     )
     raise SystemExit(not told[0].outcome.is_exact)
