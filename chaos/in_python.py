@@ -164,6 +164,8 @@ class KafkaPythonTransactions(_Transactions):
             transaction_timeout_ms=30_000,
             request_timeout_ms=CLIENT_TIMEOUT_MS,
             max_block_ms=int(PATIENCE_S * 1000),
+            # All of this it waits for the first node that it happens to ask.
+            bootstrap_timeout_ms=int(PATIENCE_S * 1000),
         )
         self._producer.init_transactions()
 
