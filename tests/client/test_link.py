@@ -9,7 +9,9 @@ import pytest
 
 from semel.client.connecting.address import Address
 from semel.client.connecting.link import Link
+from semel.client.connecting.session import Session
 from semel.errors import NetworkException, RequestTimedOut
+from semel.security import Sasl
 from semel.types import Buffer
 from semel.wire.messages import api_versions
 from support.seeded_loop import elapse, run
@@ -157,5 +159,22 @@ def test_a_settled_reply_is_interrupted_once_it_is_there() -> None:
         receive(link, EMPTY_REPLY)
         await asyncio.wait([waiting])
         assert waiting.cancelled()
+
+    run(Random(1), work())
+
+
+@pytest.mark.timeout(20)
+def test_a_link_that_is_lost_when_its_session_is_due_fails_who_waits_for_room() -> None:
+    async def work() -> None:
+        link = Link(ADDRESS, "test")
+        wire = Wire(link)
+        link._session = Session(Sasl("PLAIN", "ann", "secret"), renewed_at_s=10.0)
+        wire.get_stuck()
+        asking = asyncio.ensure_future(link.ask(api_versions, REQUEST, TIMEOUT_MS))
+        await elapse(11)
+        assert not asking.done()
+        wire.abort()
+        with pytest.raises(NetworkException, match="closed"):
+            await asking
 
     run(Random(1), work())

@@ -102,8 +102,8 @@ class Link(asyncio.BufferedProtocol):
         self._hint = ""
 
     async def _ready(self, timeout_ms: int) -> None:
-        """Signed in, and with room: asked again until both hold at once."""
-        while self._is_session_due() or not self._writable.is_set():
+        """Signed in, and with room: asked again until both hold at once, or the link is lost."""
+        while self.is_open and (self._is_session_due() or not self._writable.is_set()):
             if self._is_session_due():
                 await self._renew_session(timeout_ms)
             else:
@@ -115,6 +115,7 @@ class Link(asyncio.BufferedProtocol):
     async def _renew_session(self, timeout_ms: int) -> None:
         async with self._renewing:
             if not self._is_session_due() or not self.is_open:
+                # Somebody else has, or it was lost meanwhile.
                 return
             assert self._session is not None
             try:
