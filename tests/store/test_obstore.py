@@ -472,6 +472,15 @@ def test_what_its_owner_has_to_do_is_said(trouble: str, said: str) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_store_that_refuses_without_a_word_is_told_of_with_where_to_look(status: int) -> None:
+    answer = f"Client error with status code: {status} , no body"
+    told = translate(builtins.PermissionError(answer), "reading cluster/format")
+    assert str(told).startswith(
+        f"reading cluster/format: {status}: the store does not say why: look at the credentials"
+    )
+
+
 def test_a_bucket_that_is_missing_is_to_be_made() -> None:
     async def scenario() -> None:
         async with faulty() as (server, store):

@@ -41,6 +41,11 @@ CREDENTIALS: Final = (
     "the store does not know these credentials: look at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 )
 REGION: Final = "the bucket is in another region: name that with --store-option region=NAME"
+DENIED_STATUSES: Final = frozenset({401, 403})
+DENIED: Final = (
+    "the store does not say why: look at the credentials (AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY for s3://), the name of the bucket, and --store-option endpoint=URL"
+)
 FULL: Final = "the store is full, and nothing is acknowledged until there is room"
 ADVICE: Final = {
     "AccessDenied": "who runs a node must be allowed to create, read, list and delete there",
@@ -100,6 +105,8 @@ def reason(error: Exception) -> str:
     if status is not None:
         code, message = _first(CODE, text) or "", _first(MESSAGE, text) or ""
         said = " ".join(f"{status} {code} {message}".split())
+        if status in DENIED_STATUSES and not code:
+            return f"{said}: {DENIED}"
         return f"{said.rstrip('.')}: {ADVICE[code]}" if code in ADVICE else said
     summary = text.partition("\n")[0]
     kind = _first(KIND, text)
