@@ -8,6 +8,8 @@ from semel.broker.config import BrokerConfig
 from semel.broker.options import ServeOptions
 from semel.cli import serve
 from semel.errors import ConfigError
+from semel.testing import Broker
+from semel.testing.broker import BrokerDidNotStart
 
 NOT_IN_A_FILE = {"config", "settings", "as_worker", "stop_with_stdin"}
 
@@ -80,3 +82,21 @@ def test_what_is_wrong_in_a_file_is_told_with_its_name(
     with pytest.raises(ConfigError, match=sentence) as refused:
         told(tmp_path / "semel.toml", content)
     assert "semel.toml: " in str(refused.value)
+
+
+def test_a_folder_of_others_is_not_made_a_data_folder(tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("dear")
+    with pytest.raises(BrokerDidNotStart, match=r"such as 'letters\.txt': name an empty folder"):
+        Broker(data=tmp_path).start()
+    assert [each.name for each in tmp_path.iterdir()] == ["letters.txt"]
+
+
+def test_what_a_file_system_has_in_an_empty_folder_is_in_nobodys_way(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / ".keep").touch()
+    for _ in range(2):
+        with Broker(data=tmp_path) as broker:
+            assert broker.is_running
+        # What comes later beside the data is left alone.
+        (tmp_path / "notes.txt").write_text("dear")
+    assert (tmp_path / "notes.txt").read_text() == "dear"

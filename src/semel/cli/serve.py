@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from semel.broker import log
 from semel.errors import ConfigError
+from semel.journal.names import is_of_a_lane
 from semel.spelling import hint_at
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ examples:
 def main(arguments: Sequence[str]) -> int:
     told = options_of(arguments)
     log.configure(told.log_level, told.log_format)
-    if told.data.exists() and not told.data.is_dir():
-        raise ConfigError(f"--data {told.data} is a file: it has to be a folder, or not there yet")
+    if not told.ephemeral and told.store is None:
+        _check_folder(told.data)
     if told.workers != 1:
         from semel.broker.parent import serve_workers
 
@@ -38,6 +39,22 @@ def main(arguments: Sequence[str]) -> int:
 
     serve(told)
     return 0
+
+
+def _check_folder(folder: Path) -> None:
+    """A folder that is mistyped would be filled with a journal, among what others have in it."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ConfigError(f"--data {folder} is a file: it has to be a folder, or not there yet")
+    found = sorted(each.name for each in folder.iterdir())
+    # What a file system keeps for itself, and what is hidden, is in the way of nobody.
+    strange = [each for each in found if not each.startswith(".") and each != "lost+found"]
+    if strange and not any(is_of_a_lane(each) for each in found):
+        raise ConfigError(
+            f"--data {folder} holds what no broker has put there, such as {strange[0]!r}: name an "
+            "empty folder, or one that is not there yet"
+        )
 
 
 def options_of(arguments: Sequence[str]) -> "ServeOptions":

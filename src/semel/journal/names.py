@@ -12,6 +12,8 @@ NOTE = "note"
 FORMAT = "format"
 PREALLOCATED = "prepared"  # The name it has on disks.
 BALLAST = "ballast"
+LANES = "lanes"
+VOLUMES = "volumes"
 TEMPORARY = ".tmp"
 SEGMENT = ".segment"
 INDEX = ".index"
@@ -66,6 +68,12 @@ def index_at(base: int) -> str:
 
 def checkpoint(position: int) -> str:
     return f"{position:0{DIGITS}d}{CHECKPOINT}"
+
+
+def is_of_a_lane(name: str) -> bool:
+    """Whether a file is called as one of a lane, or as what lies beside them in a data folder."""
+    known = (LOCK, NOTE, FORMAT, PREALLOCATED, BALLAST, LANES, VOLUMES)
+    return name in known or name.endswith((SEGMENT, INDEX, CHECKPOINT, VOLUME, VOLUME_INDEX))
 
 
 def positions(names: list[str], suffix: str) -> list[int]:

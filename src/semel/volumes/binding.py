@@ -18,10 +18,11 @@ from typing import Final
 import msgspec
 
 from semel.errors import ConfigError
+from semel.journal.names import VOLUMES
 from semel.store.seam import ObjectExists, ObjectMissing, Store, StoreError
 from semel.world import Randomness
 
-FILE: Final = "volumes"
+FILE: Final = VOLUMES
 OWNER: Final = "volumes/owner"
 CLAIMS: Final = "volumes/claims/"
 CLUSTER: Final = "cluster/format"

@@ -20,7 +20,7 @@ from semel.journal import names
 from semel.journal.file import formats
 from semel.journal.file.disk import FileDevice
 
-LANES: Final = "lanes"
+LANES: Final = names.LANES
 LANES_MAX: Final = 256
 
 
