@@ -498,6 +498,12 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(
         (["group", "offset-delete", "x", "-t"], "--topic has nothing behind it; `semel group"),
         (["topic", "trim", "x", "--before", "@2024-13-01"], "as @2024-05-01T12:00, @-1h or @17"),
         (["consume", "x", "-o", "@soon"], "as @2024-05-01T12:00, @-1h or @1700000000000"),
+        (["-b", "host:1", "topic", "list"], "-b stands before the command: options stand behind"),
+        (["consume", "\udcff\udcfe"], "'\\udcff\\udcfe' is not UTF-8"),
+        (
+            ["topic", "alter-config", "x", "-c", "retention.ms=1", "-d", "retention.ms"],
+            "retention.ms is to be set (--config) and put back (--delete)",
+        ),
         (["serve", "--worker", "2"], "--worker 2; did you mean '--workers'? `semel serve --help`"),
         (["serve", "--volumes", "nowhere"], "--volumes nowhere: volumes lie in a store at one of"),
         (
@@ -634,6 +640,11 @@ def test_help_shows_a_format_as_it_is_written(run: Run, monkeypatch: pytest.Monk
     _, out, _ = run("consume", "--help")
     assert "%t topic" in out
     assert "%%" not in out
+
+
+def test_help_and_version_are_told_without_dashes_as_well(run: Run) -> None:
+    assert run("help", "topic", "create") == run("topic", "create", "--help")
+    assert run("version") == run("--version")
 
 
 def test_the_version_is_told(run: Run) -> None:

@@ -17,13 +17,21 @@ FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
 PIPE_BROKEN = 141
+_OWN_OPTIONS = ("--help", "-h", "--version", "-V")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     # A broker must be up at once, and has no use for what the other commands import.
     run = _serve if tokens[:1] == ["serve"] else _dispatch
-    return _guarded(run, tokens)
+    return _guarded(run, _as_options(tokens))
+
+
+def _as_options(tokens: list[str]) -> list[str]:
+    """`semel help topic` and `semel version` are what people try first."""
+    if tokens[:1] == ["help"]:
+        return [*tokens[1:], "--help"]
+    return ["--version"] if tokens == ["version"] else tokens
 
 
 def _guarded(run: Callable[[list[str]], int], tokens: list[str]) -> int:
@@ -38,6 +46,11 @@ def _guarded(run: Callable[[list[str]], int], tokens: list[str]) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return PIPE_BROKEN
         return _complain(error, FAILED, tokens)
+    except UnicodeEncodeError as error:
+        # Python has bytes of arguments that are no text as characters that cannot be written.
+        if all(each.isprintable() for each in tokens):
+            raise
+        return _complain(ConfigError(f"{error.object!a:.60} is not UTF-8"), USAGE, tokens)
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
@@ -63,6 +76,11 @@ def _dispatch(tokens: list[str]) -> int:
 
     from semel.cli.app import app
 
+    if tokens and tokens[0].startswith("-") and tokens[0] not in _OWN_OPTIONS:
+        raise ConfigError(
+            f"{tokens[0]} stands before the command: options stand behind it, as in "
+            "`semel topic list -b HOST:PORT`"
+        )
     try:
         command, bound, _ = app.parse_args(tokens, print_error=False, exit_on_error=False)
     except UnusedCliTokensError as error:

@@ -180,7 +180,10 @@ def alter_config(
     target: Target = DEFAULT_TARGET,
 ) -> int:
     """Change settings of a topic."""
-    changes: dict[str, str | None] = {**dict(parse_pairs(config)), **dict.fromkeys(unset)}
+    given = dict(parse_pairs(config))
+    if both := given.keys() & set(unset):
+        raise ConfigError(f"{min(both)} is to be set (--config) and put back (--delete)")
+    changes: dict[str, str | None] = {**given, **dict.fromkeys(unset)}
     if not changes:
         raise ConfigError("say what to set (--config) or to put back (--delete)")
 
