@@ -2,7 +2,7 @@
 a trace."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,12 @@ from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker
 from semel.broker.config import BrokerConfig
 from semel.broker.dispatch import route
-from semel.broker.handlers import describe_topic_partitions, fetch
+from semel.broker.handlers import (
+    describe_topic_partitions,
+    fetch,
+    list_config_resources,
+    list_groups,
+)
 from semel.broker.joins import Joins
 from semel.broker.setting import AUTHORIZER, NO_AUTHORIZER
 from semel.broker.transactional_produce import ProducingInTransaction
@@ -35,6 +40,7 @@ from semel.wire.rights import (
     CREATE_TOPIC,
     DELETE_TOPIC,
     DESCRIBE_CLUSTER,
+    DESCRIBE_CLUSTER_CONFIGS,
     DESCRIBE_GROUP,
     DESCRIBE_ID,
     DESCRIBE_TOPIC,
@@ -763,6 +769,46 @@ async def test_a_search_that_waits_for_the_disk_is_asked_for_its_right_again(
             fields = {"topics": [youngest]} if module == "list_offsets" else {}
             response = await call(broker, module, version, request(module, **fields), as_(broker))
             assert {*codes(response)} == {refusal}
+
+
+@on_a(Guarded)
+async def test_who_lists_in_steps_is_told_nothing_behind_the_loss_of_the_right(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        monkeypatch.setattr(list_groups, "GROUPS_AT_ONCE", 1)
+        monkeypatch.setattr(list_config_resources, "TOPICS_AT_ONCE", 1)
+        for module, version, right in (
+            ("list_groups", 4, DESCRIBE_CLUSTER),
+            ("list_config_resources", 1, DESCRIBE_CLUSTER_CONFIGS),
+        ):
+            say(broker, [rule(right)])
+            shown = await call(broker, module, version, request(module), as_(broker))
+            assert tells_of(shown, GROUP if module == "list_groups" else TOPIC)
+            known = route(BY_MODULE[module].key)
+            asked = Call(known.api, version, 1, None, as_(broker))
+            listing = known.handler(broker, request(module), asked)
+            assert isinstance(listing, Coroutine)
+            # It lets others have their turn.
+            listing.send(None)
+            take_back(broker, [rule(right)])
+            response = ended(listing).response
+            assert not tells_of(response, GROUP if module == "list_groups" else TOPIC)
+
+
+def ended(work: Coroutine[Any, Any, Any]) -> Any:
+    """What comes of it, of which a part is done already."""
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as end:
+            return end.value
+
+
+def tells_of(response: Any, name: str) -> bool:
+    """Whether a name is told."""
+    return repr(name) in repr(response)
 
 
 @on_a(Guarded)

@@ -34,7 +34,7 @@ async def list_config_resources(
     broker: "Broker", request: ListConfigResourcesRequest, call: Call
 ) -> Answer:
     if not call.may(DESCRIBE_CLUSTER_CONFIGS):
-        return Answer(ListConfigResourcesResponse(error_code=ClusterAuthorizationFailed.code))
+        return _refusal()
     wanted = frozenset(request.resource_types) or KNOWN
     if call.version < KINDS_SINCE:
         wanted = frozenset({ResourceType.CLIENT_METRICS.value})
@@ -50,4 +50,11 @@ async def list_config_resources(
             found.append(ConfigResource(topic.name, ResourceType.TOPIC.value))
     if ResourceType.BROKER.value in wanted:
         found.append(ConfigResource(str(broker.config.node_id), ResourceType.BROKER.value))
+    # It may have been taken from the client meanwhile.
+    if not call.may(DESCRIBE_CLUSTER_CONFIGS):
+        return _refusal()
     return Answer(ListConfigResourcesResponse(config_resources=found))
+
+
+def _refusal() -> Answer:
+    return Answer(ListConfigResourcesResponse(error_code=ClusterAuthorizationFailed.code))

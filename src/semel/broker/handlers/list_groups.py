@@ -29,14 +29,14 @@ async def list_groups(broker: "Broker", request: ListGroupsRequest, call: Call) 
         return Answer(ListGroupsResponse())
     if not broker.nodes.is_leader_known:
         return Answer(ListGroupsResponse(error_code=CoordinatorNotAvailable.code))
-    sees_all = call.may_see(DESCRIBE_CLUSTER)
     wanted = {state.lower() for state in request.states_filter}
     groups = []
     for lane in broker.lanes.led:
         for count, group in enumerate(lane.view.groups(), 1):
             if count % GROUPS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            is_seen = sees_all or call.may_see(DESCRIBE_GROUP, group.group_id)
+            # Asked each time: it may have been taken from the client meanwhile.
+            is_seen = call.may_see(DESCRIBE_CLUSTER) or call.may_see(DESCRIBE_GROUP, group.group_id)
             if is_seen and (not wanted or group.state.lower() in wanted):
                 groups.append(
                     ListedGroup(group.group_id, group.protocol_type, group.state, CLASSIC)
