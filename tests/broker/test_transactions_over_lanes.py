@@ -8,7 +8,7 @@ import pytest
 
 from broker.handled_producer import HandledProducer
 from semel.broker.broker import Broker
-from semel.broker.commits import CONFIRM_S
+from semel.broker.commits import CONFIRM_S, HEARD_S
 from semel.errors import (
     NONE,
     ConcurrentTransactions,
@@ -36,6 +36,8 @@ from support.several_lanes import (
 from support.transactional_wire import TV1, TV2, Versions
 
 LANES = (0, 1, 2)
+LATE_S = 0.5
+"""So long a lane may take to hear of a commit on a busy machine."""
 BOTH = pytest.mark.parametrize("versions", [TV1, TV2])
 
 
@@ -440,5 +442,31 @@ def test_who_waits_for_confirmations_has_them_at_once() -> None:
             began_s = asyncio.get_running_loop().time()
             assert await copier.init() == NONE
             assert asyncio.get_running_loop().time() - began_s < CONFIRM_S / 2
+
+    run(Random(1), scenario())
+
+
+def test_who_hears_of_a_commit_late_is_waited_for_and_who_is_away_is_not() -> None:
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            producer = HandledProducer(broker, transactional_id_in(broker, 0), TV2)
+            assert await producer.init() == NONE
+            wire = Wire(broker)
+            for lane in (0, 1):
+                assert (await producer.produce("t", b"first", lane)).error_code == NONE
+            hold = is_a(TellOutcomes)
+            wire.held.append(hold)
+            ending = asyncio.ensure_future(producer.end(commit=True))
+            await elapse(LATE_S)
+            assert not ending.done()
+            wire.held.remove(hold)
+            assert await ending == NONE
+            assert await read(broker, 1) == [b"first"]
+            assert (await producer.produce("t", b"second", 1)).error_code == NONE
+            wire.lost.append(hold)
+            async with asyncio.timeout(2 * HEARD_S):
+                assert await producer.end(commit=True) == NONE
 
     run(Random(1), scenario())

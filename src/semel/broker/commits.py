@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 RESEND_S: Final = 0.1
 """Until a lane that did not answer is asked again."""
 
-HEARD_S: Final = 0.01
-"""How long a client waits for lanes to hear that it has committed, so that it finds its records
-there. It is committed whether they do or not."""
+HEARD_S: Final = 1.0
+"""So long a client waits at most for lanes to hear that it has committed, so that it finds its
+records there. It is committed whether they do or not; who leads them next asks before it answers
+readers."""
 
 TOLD_MAX: Final = 1_000
 """Outcomes in one call."""
