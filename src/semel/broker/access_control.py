@@ -86,7 +86,7 @@ class AccessControl:
         self._has_heard = asyncio.Event()
 
     async def until_known(self, until_s: float) -> None:
-        """Return when it is known who may do what, or it is this time."""
+        """Return when it is known who may do what, or at this time at the latest."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(until_s):
                 while not self._is_known:

@@ -43,7 +43,8 @@ class Across:
         joins.resume()
 
     def forget_ends(self, now_s: float) -> None:
-        """What lanes remember of producers that are silent for long, now and then."""
+        """Now and then, let lanes forget how the last transactions of long silent producers
+        ended."""
         config = self._broker.config
         interval_s = config.producer_id_expiration_check_interval_ms / 1000
         if now_s < self._forgotten_at_s + interval_s:

@@ -52,7 +52,7 @@ class _Handshake(ssl.SSLObject):
 
 
 class AlertingContext(ssl.SSLContext):
-    """Of a server."""
+    """A TLS context of a server whose alerts leave before the connection ends."""
 
     sslobject_class = _Handshake
 

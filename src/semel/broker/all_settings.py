@@ -37,7 +37,7 @@ class Setting(NamedTuple):
 
     @property
     def shown_default(self) -> str:
-        """As one would say it."""
+        """The default as one would say it: `7 d`, and not how many milliseconds."""
         if self.default == str(INT64_MAX):
             return "unlimited"
         scales = {"ms": _DURATIONS, "bytes": _SIZES}.get(self.unit, ())

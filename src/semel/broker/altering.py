@@ -36,7 +36,8 @@ NEEDED: Final = {
 
 
 def altered(broker: "Broker", request: Any, call: Call, alter_all: Callable[[], Answer]) -> Handled:
-    """By whoever leads the topics: clients ask any broker, or the one whose settings they are."""
+    """Let whoever leads the topics do it: clients ask any broker, or the one whose settings they
+    are."""
     leader = None if broker.lanes.leads_catalogue else leader_to_ask(broker, call)
     if leader is None:
         return broker.topics.once_heard(alter_all())

@@ -46,7 +46,7 @@ class Assignment(msgspec.Struct, frozen=True):
         )
 
     def leader_index(self, lane: int) -> int:
-        """Which of the workers leads a lane, ever."""
+        """The index of the worker that leads a lane; it never changes."""
         return lane % len(self.node_ids)
 
     def own_lanes(self) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ class Audit:
         self._told_or_counted("access refused", values)
 
     def session_ended(self, caller: Caller, reason: str) -> None:
-        """By us, and not because of what the client did."""
+        """We have ended the session, and not because of what the client did."""
         self._told_or_counted("session ended", (*_of(caller), ("reason", reason)))
 
     def changed(self, caller: Caller, what: str, **details: object) -> None:

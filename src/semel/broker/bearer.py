@@ -78,7 +78,7 @@ class Keys:
         return Claim(token, algorithm, await self._key(key_id))
 
     def proven(self, claim: "Claim") -> Proven:
-        """Takes a tenth of a millisecond or more. Raises SignInRefused."""
+        """Check the signature: a tenth of a millisecond or more. Raises SignInRefused."""
         key, algorithm = claim.key, claim.algorithm
         try:
             claims = self._jwt.decode(

@@ -31,7 +31,7 @@ class OnlyNodes:
         connection.hold_back(caller, self._dispatch, self._server.request_size_max)
 
     def left(self, connection: "Connection") -> None:
-        """There is nothing to give back."""
+        """Nothing was taken when it came, so that there is nothing to give back."""
 
     def _dispatch(self, frame: bytes, connection: "Connection") -> None:
         if is_between_nodes(frame):

@@ -197,11 +197,11 @@ class Broker:
         self.leading.configure(config)
 
     def hear_of_cluster(self, cluster_id: bytes) -> None:
-        """From whoever leads lane 0 of the same folder."""
+        """Take the id of the cluster from whoever leads lane 0 of the same folder."""
         self._cluster_id = cluster_id
 
     def tell_change(self, caller: Caller, what: str, **details: object) -> None:
-        """Of topics and settings, where it is known who changes them."""
+        """A change of topics or settings goes to the audit log, where it is known who makes it."""
         if self.access.is_on or caller.principal != ANONYMOUS:
             self.audit.changed(caller, what, **details)
 
@@ -311,7 +311,7 @@ class Broker:
 def _lane_numbers(
     device_count: int, shared: Shared | None, workers: Workers | None
 ) -> tuple[Sequence[int], int]:
-    """Of those that are led from the start on, and how many there are anywhere."""
+    """Numbers of the lanes that are led from the start on, and how many lanes there are in all."""
     if workers is not None:
         return workers.numbers, workers.lane_count
     return range(device_count), device_count if shared is None else shared.lane_count

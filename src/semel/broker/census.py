@@ -105,7 +105,7 @@ class Census:
             await asyncio.sleep(self._broker.config.metrics_interval_ms / 1000)
 
     def age_s(self, since_ms: int | None) -> float:
-        """Of what began then; 0 if nothing did."""
+        """How long ago that was; 0 if there is nothing that began."""
         return 0.0 if since_ms is None else max(0, self._broker.wall_ms() - since_ms) / 1000
 
     async def round(self) -> Counted:

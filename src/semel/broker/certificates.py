@@ -134,6 +134,6 @@ def _lacking(files: list[str]) -> str:
 
 
 def _state_of(config: BrokerConfig) -> tuple[FileState, ...]:
-    """Another value when a file is another one."""
+    """A value that is another one as soon as one of the files is."""
     files = config.ssl_keystore_location, config.ssl_key_location, config.ssl_truststore_location
     return tuple(map(state_of, files))

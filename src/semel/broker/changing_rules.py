@@ -45,7 +45,7 @@ def submit_some(
     rules: Iterable[Rule],
     what: str,
 ) -> dict[Rule, RequestError]:
-    """A frame for some at a time; gives those that were refused."""
+    """In frames of some rules each; gives those that were refused."""
     refused: dict[Rule, RequestError] = {}
     left = iter(rules)
     while some := tuple(islice(left, RULES_PER_FRAME)):

@@ -35,7 +35,8 @@ def journals_on_store(broker: "Broker") -> "list[SlotJournal]":
 
 
 def stored_bytes(broker: "Broker", store: Counting) -> int:
-    """There, of what this node leads: others know of it, and do not count it once more."""
+    """Bytes in the store of the lanes that this node leads. Each node counts its own alone, so that
+    none is counted twice."""
     slots = sum(journal.counts.stored_bytes for journal in journals_on_store(broker))
     volumes = sum(lane.settling.volume_bytes for lane in broker.lanes.led)
     return (slots if store.has_slots else 0) + (volumes if store.has_volumes else 0)

@@ -16,7 +16,8 @@ class ResourceType(Enum):
 
 
 def name_in(right: Right, name: str) -> str:
-    """Of the resource that a right is about which settings need: all brokers are one cluster."""
+    """Under which name the right is asked for: that of a topic or group; settings of brokers are
+    the cluster's."""
     return CLUSTER_NAME if right.resource_type is Resources.CLUSTER else name
 
 

@@ -233,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
             self._dispatch = dispatch
 
     def write_parts_by(self, write_parts: "Callable[[Sequence[Buffer]], None]") -> None:
-        """Where each part would cost more than being joined."""
+        """Write so from now on: over TLS each part would become a record of its own."""
         self._write_parts = write_parts
 
     def connection_lost(self, error: Exception | None) -> None:

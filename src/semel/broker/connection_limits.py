@@ -34,7 +34,7 @@ class ConnectionLimits:
         self._new: dict[str, Rate] = {}
 
     def is_of_nodes(self, listener: str) -> bool:
-        """Clients come elsewhere."""
+        """Whether nodes alone come to this listener, as there are others for clients."""
         return listener == BETWEEN_WORKERS or self._broker.host.is_of_nodes_alone(listener)
 
     # When somebody connects
@@ -67,7 +67,7 @@ class ConnectionLimits:
 
     @property
     def is_exceeded(self) -> bool:
-        """By nodes: a client is to make room."""
+        """More connections are there than may be, as nodes always find room: a client has to go."""
         return self._count > self._broker.config.max_connections
 
     def entered(self, caller: Caller) -> bool:

@@ -36,7 +36,8 @@ class Coordinators:
         return self.lane_of(TRANSACTIONS_TOPIC, transactional_id)
 
     def lane_of(self, topic_name: str, key: str) -> int:
-        """By what this internal topic tells of."""
+        """The number of the lane in which the partition of this internal topic lies that holds
+        the key: a group, or a transactional id."""
         if self._lanes.count == 1:
             return CONTROLLER
         topic = self._placed(topic_name)
@@ -63,7 +64,8 @@ class Coordinators:
         return topic
 
     def of(self, topic_name: str, key: str) -> Lane:
-        """Of what this internal topic tells of."""
+        """The lane that coordinates this key of an internal topic. Raises NotCoordinator if it is
+        led elsewhere, and CoordinatorNotAvailable if it is not ready."""
         lanes = self._lanes
         if lanes.count == 1 and lanes.led:
             return lanes.led[0]

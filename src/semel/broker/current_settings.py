@@ -79,7 +79,7 @@ class CurrentSettings:
 
 
 def _known(config: Mapping[str, str]) -> dict[str, str]:
-    """Without what this version has no such setting for."""
+    """Those that this version has, and that may be set while a broker runs."""
     about = about_settings()
     return {
         name: value for name, value in config.items() if name in about and not about[name].is_fixed

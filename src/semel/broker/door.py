@@ -90,7 +90,7 @@ class Gate:
 
 
 class Known:
-    """The entrance of somebody who has nothing more to say."""
+    """The entrance of somebody who need not sign in: it is known by then who that is."""
 
     def __init__(
         self, gate: Gate, visit: Visit, caller: Caller, ssl_object: ssl.SSLObject | None
@@ -239,7 +239,7 @@ class Door(asyncio.BufferedProtocol):
                 visit.over()
 
     async def _started_late(self, starting: Starting) -> asyncio.Transport | None:
-        """When something was read before."""
+        """Let TLS begin although bytes of it were read already, behind the header of a proxy."""
         loop = self._gate.reception.loop
         begun = loop.create_task(starting)
         # Behind what that calls as soon as it begins, and before anything else is read.

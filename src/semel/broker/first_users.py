@@ -1,4 +1,5 @@
-"""Adds a user to a folder whose broker has stopped: the first one could not sign in to do so."""
+"""`semel user add --data`: adds a user to a folder that no broker has, as nobody could sign in to
+add the first one."""
 
 import asyncio
 from pathlib import Path

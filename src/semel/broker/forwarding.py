@@ -69,7 +69,7 @@ async def _asked(broker: "Broker", leader: LedBy, said: Forwarded) -> bytes:
 
 
 class _Asker:
-    """The client, as far as it is known where its request is answered."""
+    """What the leader knows of the connection of a client that asked another node."""
 
     number = 0
     told_spent: tuple[int, int, int] | None = None

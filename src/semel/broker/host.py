@@ -72,12 +72,12 @@ class BrokerHost:
         self._broker.leading.spread_over(lane_count)
 
     def heard_all(self, since_s: float) -> None:
-        """What is known of lane 0 was all there was then."""
+        """At this time nothing stood in lane 0 that is not known here."""
         self._heard_all_s = max(self._heard_all_s, since_s)
         self._broker.access.look()
 
     def silent_s(self) -> float:
-        """So long ago what is known of lane 0 was all there was."""
+        """How many seconds ago it was last certain that nothing newer stood in lane 0."""
         broker = self._broker
         if broker.lanes.leads_catalogue and not broker.is_shared:
             return 0.0

@@ -10,7 +10,7 @@ from semel.errors import ConfigError
 
 
 def initial_users(file: str) -> Mapping[str, bytes]:
-    """Their passwords. Raises ConfigError, with nothing of what stands in the file."""
+    """Their passwords by their names. Raises ConfigError, which shows nothing of the file."""
     if not file:
         return {}
     try:

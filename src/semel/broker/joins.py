@@ -205,7 +205,7 @@ class Joins:
     # Ending
 
     async def abort(self, joined: JoinedTransaction) -> None:
-        """As an operator wants it: all of it, by its coordinator. Raises refusals."""
+        """Have it aborted in all lanes, by its coordinator, for an operator. Raises refusals."""
         key = joined.key
         try:
             reply = await self._broker.peers.ask(key.lane, AskToAbort(key, joined.transactional_id))

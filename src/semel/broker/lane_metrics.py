@@ -45,6 +45,6 @@ def lane_metrics(broker: "Broker") -> Iterator["Metric"]:
 
 
 def _journal(broker: "Broker", lane: "Lane") -> Journal | None:
-    """None for one that is being opened or given up."""
+    """The journal of a lane; None while it is being opened or given up."""
     on_files = broker.journals.get(lane.number)
     return broker.leading.journals_on_store.get(lane.number) if on_files is None else on_files

@@ -259,7 +259,8 @@ class Leading:
 
 
 def volumes_on(device: Device) -> Volumes:
-    """Beside the journal, made by a process that can reach the same folder, if one can."""
+    """Volumes in the folder of the journal. A process of its own makes them, if it can reach that
+    folder."""
     maker: VolumeMaker = MakesHere(device)
     if isinstance(device, FileDevice):
         maker = MakesApart(str(device.folder))

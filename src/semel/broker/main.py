@@ -154,7 +154,7 @@ def _serve_as_worker() -> None:
 
 
 class OpenedSockets(NamedTuple):
-    """Of a worker, which another process holds."""
+    """The sockets of a worker, which the parent has opened and keeps open."""
 
     of_listeners: Sequence[socket.socket]
     between: socket.socket

@@ -26,7 +26,7 @@ NOBODY: Final = -1
 
 
 class Draining(Protocol):
-    """The node of a cluster, as far as it is asked here."""
+    """A node of a cluster: whether it is to lead no more, which health checks want to know."""
 
     @property
     def is_drained(self) -> bool: ...

@@ -1,4 +1,4 @@
-"""Where clients find a broker, and the other workers of this machine, as all know each other."""
+"""The workers of one machine, as each of them knows the others, and where clients find them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,7 +14,7 @@ NOT_ADVERTISED: Final[Advertised] = MappingProxyType({})
 
 
 class Neighbour(NamedTuple):
-    """It is always there, or will be again."""
+    """A worker of this machine. One that has died is started again, at the same address."""
 
     node_id: int
     host: str

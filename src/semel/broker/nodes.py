@@ -157,7 +157,7 @@ class Nodes:
 
     @property
     def is_leader_known(self) -> bool:
-        """False if what is not here may be anywhere."""
+        """False if nobody can say where to ask for what is not here."""
         return bool(self._lanes.led) or self._elsewhere.led_by is not None
 
     def _own_for(self, call: Call) -> NodeAddress:

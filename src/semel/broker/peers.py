@@ -1,4 +1,4 @@
-"""Where lanes reach each other, whoever leads them."""
+"""Calls from lane to lane, to whichever process leads the other."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -177,7 +177,7 @@ class Retention:
         await lane.settling.round(self._broker.warn)
 
     async def delete_expired(self) -> None:
-        """The part of a round that nobody has to be waited for."""
+        """The first part of a round, for while another one still settles, which may take long."""
         for lane in self._broker.lanes.led:
             if lane.is_leading and lane.view.is_retention_enforced:
                 with suppress(JournalFull):

@@ -143,7 +143,7 @@ class Server:
             largest.close("unread replies hold too much memory")
 
     def count_waits(self, request_count: int, read_at: float) -> None:
-        """These were not decided when they were read, but now."""
+        """Count how long requests waited that were not decided when they were read, but are now."""
         self._broker.metrics.queue_seconds += request_count * (self.loop.time() - read_at)
 
     def refused(self, connection: Connection, reason: str) -> None:

@@ -1,4 +1,5 @@
-"""What a broker and the parent of several both need to serve: addresses, words, folders, an end."""
+"""What a single broker and the parent of several workers do alike: open their folder and sockets,
+print what is for the terminal, and end when their standard input does."""
 
 import asyncio
 import contextlib
@@ -24,7 +25,8 @@ R = TypeVar("R")
 
 
 def once_free(taking: Callable[[], R]) -> R:
-    """What workers may still have whose parent was killed."""
+    """Try for a while to take a folder or a port: workers whose parent was killed may still hold it
+    for a moment."""
     for _ in range(LOOKS_MAX):
         with contextlib.suppress(FolderInUse, CannotListen):
             return taking()

@@ -51,7 +51,8 @@ class TopicsOverLanes:
         return topic_id
 
     def _check_free(self, name: str) -> None:
-        """Other lanes may still have what would be taken for the new topic's."""
+        """Raises TopicAlreadyExists while a lane may still have what a deleted topic of this name
+        has left, which would pass for the new one's; RequestTimedOut if that is not known yet."""
         telling = self.telling
         if telling is not None:
             if not telling.have_all_begun:

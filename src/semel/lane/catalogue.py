@@ -133,7 +133,7 @@ class Catalogue:
         self._by_id[topic.topic_id] = topic
 
     def remove(self, name: str) -> None:
-        """If there is one."""
+        """Forget the topic of this name, if there is one."""
         topic = self._by_name.pop(name, None)
         if topic is not None:
             del self._by_id[topic.topic_id]

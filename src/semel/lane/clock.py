@@ -66,7 +66,7 @@ class LaneClock:
         self._shown_ms = at.wall_ms
 
     def look(self) -> int:
-        """Now; and time is watched from here on."""
+        """The time now. Behind this look at most `WATCHED_MS` count until the next one."""
         monotonic_ms = self._clock.monotonic_ms()
         self._looked_ms += min(monotonic_ms - self._looked_monotonic_ms, WATCHED_MS)
         self._looked_monotonic_ms = monotonic_ms

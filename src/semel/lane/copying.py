@@ -135,7 +135,7 @@ class Copying:
             raise CopyFailed("; ".join(self._warnings))
 
     def _snapshot(self) -> Iterator[bytes]:
-        """Checkpoints before the last one are of no use, and nobody can restore them."""
+        """Of the target while it is being filled: only its last checkpoint is ever restored."""
         return snapshot.take(self._state) if self._is_whole else iter(())
 
     def _on_failure(self, error: BaseException) -> None:

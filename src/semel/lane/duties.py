@@ -58,11 +58,11 @@ class Duties:
         self._settings = settings
 
     def look(self) -> int:
-        """Now; and time is watched from here on."""
+        """The time now, as `LaneClock.look`."""
         return self._clock.look()
 
     def pause_ms(self) -> int | None:
-        """How long until something is due that has a time of its own, if there is such a thing."""
+        """How long until the next session, offset or transaction is due; None if none will be."""
         deadline_ms = self._next_deadline_ms()
         return None if deadline_ms is None else deadline_ms - self._clock.now_ms()
 
@@ -76,7 +76,7 @@ class Duties:
         return min((each for each in deadlines if each is not None), default=None)
 
     def due(self) -> Iterator[Callable[[int], None]]:
-        """What has a time of its own. Each may raise JournalFull, and is then due again."""
+        """What is due at a certain time. Each may raise JournalFull, and is then due again."""
         yield self._end_sessions
         yield self._end_overdue_transactions
         yield self._expire_producers

@@ -163,7 +163,7 @@ class JoinedTransactions:
             del self._decided_of[key.producer_id]
 
     def forget_topic(self, name: str) -> None:
-        """It is gone, and so needs no markers."""
+        """Partitions of a deleted topic take part no more: they need no markers."""
         for joined in list(self.open.values()):
             both = participants(joined.partitions)
             if both.has_topic(name):

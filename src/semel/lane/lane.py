@@ -242,7 +242,7 @@ class Lane:
                 tell()
 
     def check_leads(self) -> None:
-        """For who has awaited something meanwhile."""
+        """To be asked behind an await. Raises NotLeaderOrFollower."""
         if not self.is_leading:
             raise NotLeaderOrFollower(f"lane {self.number} is led elsewhere now")
 
@@ -531,4 +531,4 @@ class Lane:
 
 
 def _passed() -> None:
-    """That it could be asked is enough."""
+    """A question that was answered at all has shown who leads; the answer itself is of no use."""

@@ -62,5 +62,5 @@ class NamedVolumes:
         state.apply(short)
 
     def numbers(self) -> set[int]:
-        """Of those that lie in the folder."""
+        """The numbers of the volumes that lie in the folder."""
         return self._state.named_volumes() - self._state.volume_names.keys()

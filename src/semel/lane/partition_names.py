@@ -51,7 +51,8 @@ class PartitionNames:
         self._topics |= {topic.name: topic for topic in state.catalogue}
 
     def learn(self, fact: AnyFact) -> None:
-        """What a fact needs that was lost is unknown: then it tells nothing."""
+        """Take the names that this fact tells. One that builds on a fact that was lost tells
+        nothing."""
         match fact:
             case facts.TopicCreated():
                 self._topics[fact.name] = topic_created(fact)

@@ -242,7 +242,8 @@ class TimeSearch:
         return None
 
     async def _open(self, batch: Buffer, header: BatchHeader) -> RecordTimes | None:
-        """None where the batch as a whole has to do. Pauses before."""
+        """The records of a batch; None if they are not opened, so that its header has to do. Others
+        have their turn first."""
         if header.is_log_append_time or header.record_count > RECORDS_OPENED_MAX:
             return None
         await self._batches.pause()

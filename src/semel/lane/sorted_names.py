@@ -18,7 +18,7 @@ class SortedNames:
         """Of the chunks."""
 
     def add(self, name: str) -> None:
-        """One that is not there yet."""
+        """Add a name that is not there yet."""
         if not self._chunks:
             self._chunks.append([name])
             self._firsts.append(name)

@@ -234,7 +234,7 @@ class LaneState:
         return tuple(shown)
 
     def passed(self, at: Moment) -> None:
-        """A frame was made then."""
+        """Take note of when a frame was made."""
         if self.last_moment is None or at.wall_ms > self.last_moment.wall_ms:
             self.wall_ahead_ms = at.wall_ms - at.now_ms
         self.last_moment = at
@@ -448,11 +448,12 @@ class LaneState:
             self.volume_names.pop(part.volume, None)
 
     def named_volumes(self) -> set[int]:
-        """Those that must be there, and no others."""
+        """The numbers of all volumes that the state needs."""
         return {*self.volumes, *self.compacted_volumes}
 
     def forget_volumes(self) -> None:
-        """Of a copy: all that lives lies in its journal, of which nothing is settled yet."""
+        """For a copy of the state, whose new journal holds all that lives: nothing of that is
+        settled."""
         self.volumes = []
         self.settled_end = Position(0)
         self.compacted = {}

@@ -21,7 +21,7 @@ class ToldCatalogue:
         first_lane: int,
         lane_count: int,
     ) -> TopicView:
-        """So the topic is from now on; gives it."""
+        """Put the topic in, in place of the one of this name; gives it."""
         topic = Topic(name, topic_id, config, partition_count, first_lane, lane_count)
         self._topics.remove(name)
         self._topics.add(topic)

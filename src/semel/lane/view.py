@@ -172,14 +172,15 @@ class LaneView:
 
     @property
     def is_retention_enforced(self) -> bool:
-        """False in what a version has written that kept all, until someone says so."""
+        """Whether topics delete what they keep no longer. False in a folder of a version that kept
+        everything, until an operator allows it."""
         return self._state.is_retention_enforced
 
     # Partitions
 
     @property
     def level(self) -> int:
-        """What versions the cluster writes for: what others could not read is not to be written."""
+        """Of the cluster: only what all versions that know this level can read may be written."""
         return self._state.level
 
     @property
@@ -265,7 +266,7 @@ class LaneView:
         return self._state.hosting.has(topic, index)
 
     def known_partition_count(self, topic: str) -> int | None:
-        """With those that lie in other lanes; None if the lane knows nothing of it."""
+        """How many partitions a topic has in all lanes; None if this lane knows nothing of it."""
         return self._state.partition_counts.get(topic)
 
     def open_in(self, partition: TopicPartition, producer_id: ProducerId) -> ActiveProducer | None:
