@@ -68,7 +68,7 @@ class Beating:
             channel.close()
 
     async def say_goodbye(self, goodbye: Goodbye) -> None:
-        """So that nobody has to find out that this node is gone."""
+        """Say that this node goes, so that nobody has to find that out."""
         leader, self._leader = self._leader, None
         if leader is not None:
             patience_s = self._timing.beat_s

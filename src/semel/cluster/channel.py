@@ -109,7 +109,7 @@ class Channel:
     # For who does not wait for one answer before the next call.
 
     def signed(self, request: AnyRequest) -> bytes:
-        """To be written in the order in which it was signed."""
+        """The bytes of this call. Calls are written in the order in which they are signed."""
         return _framed(NODE_CALL, self._session.sign_call(messages.encode(request)))
 
     def write(self, said: bytes) -> None:

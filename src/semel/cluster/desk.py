@@ -28,7 +28,7 @@ class Desk:
         return own, Session(self._keys.newest, nonce, own)
 
     def opened(self, session: Session, signed: bytes) -> bytes:
-        """What was asked. Raises WrongCode."""
+        """The request in what was signed. Raises WrongCode."""
         if session.key != self._keys.newest:
             raise WrongCode("the nodes of this cluster have a newer key by now")
         try:

@@ -125,7 +125,7 @@ async def _begin(store: Store, made: ClusterFormat, journal: JournalStore | None
 async def begin_import(
     store: Store, randomness: Randomness, journal: JournalStore | None = None
 ) -> None:
-    """From here on the stores are nobody else's. Raises as `create`."""
+    """Claim the stores for a cluster that is still being filled. Raises as `create`."""
     for each in [store] if journal is None else [store, journal.store]:
         for folder in FOLDERS:
             found = [listed.key for listed in await each.list(folder)]
@@ -144,7 +144,7 @@ async def end_import(
     transactions_partition_count: int,
     journal: JournalStore | None = None,
 ) -> ClusterFormat:
-    """All is there: from here on it is a cluster. Raises as `create`."""
+    """Everything is copied: from here on it is a cluster. Raises as `create`."""
     made = ClusterFormat(
         _format_of_one_lane(journal),
         cluster_id,
@@ -159,7 +159,7 @@ async def end_import(
 
 
 class _Token(msgspec.Struct, frozen=True):
-    """Tells one's own from another's."""
+    """Drawn by who creates an object, to tell it from one that another has created."""
 
     token: bytes
 

@@ -20,7 +20,7 @@ GONE: Final = 3
 
 
 class Hearing:
-    """As long as one node leads lane 0."""
+    """What others have heard, as the leader of lane 0 knows it; made anew with each leader."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Hearing:
     # Who has heard of it
 
     def look(self) -> None:
-        """Somebody may have heard of something."""
+        """Let who waits look again: somebody may have heard of something."""
         self._has_heard.set()
         self._has_heard = asyncio.Event()
 

@@ -75,7 +75,7 @@ class OnlyKey:
         self.newest: Final = key
 
     def doubt(self) -> None:
-        """Whoever has another one is a stranger."""
+        """Nothing: there is no other key to be had, and whoever has another one is a stranger."""
 
 
 class Keys:

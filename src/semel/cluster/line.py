@@ -23,7 +23,7 @@ UNANSWERED_MAX: Final = 4_000
 
 class Line:
     def __init__(self, channel: Channel, start_task: StartTask) -> None:
-        """Of a channel on which nothing is under way, and nobody else asks."""
+        """Takes over a channel on which nothing is under way; nobody else may ask on it."""
         self._channel = channel
         self._asked: dict[int, asyncio.Future[AnyAnswer]] = {}
         self._last_number = 0

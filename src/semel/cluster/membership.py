@@ -114,7 +114,7 @@ class Membership:
         )
 
     def gone(self, node_id: int, incarnation: bytes) -> None:
-        """It says so itself."""
+        """This process says itself that it goes."""
         known = self._known.get(node_id)
         if known is not None and known.incarnation == incarnation:
             del self._known[node_id]
@@ -163,7 +163,7 @@ class Membership:
         return [self._known[node_id] for node_id in sorted(self._known)]
 
     def _look(self, now_s: float) -> None:
-        """Whoever was frozen has heard nobody meanwhile."""
+        """A leader that was frozen has heard nobody meanwhile: that counts against no node."""
         passed_s, self._looked_s = now_s - self._looked_s, now_s
         if passed_s > self._detection_s / 2:
             for node_id, known in self._known.items():

@@ -131,7 +131,7 @@ async def _begun(
 
 
 async def _check_copied(store: Store, target: SlotJournal) -> None:
-    """That whoever opens it finds all of it."""
+    """Open it as a node would, to see that all of it is found."""
     follower = Follower(store, CATALOGUE_LANE)
     await follower.begin()
     has_begun_anew = await follower.look()
@@ -225,7 +225,7 @@ def _check_new(folder: Path, partial: Path) -> None:
 
 
 def _rename(partial: Path, folder: Path) -> None:
-    """Over a folder that may be there, and is empty."""
+    """Move the finished folder to its name, where an empty one may be."""
     partial.rename(folder)
     descriptor = os.open(folder.parent, os.O_RDONLY)
     try:
@@ -235,4 +235,4 @@ def _rename(partial: Path, folder: Path) -> None:
 
 
 def _ignored(error: BaseException) -> None:
-    """Whoever copies is told by the copy."""
+    """A failure of the source: the copy fails of it, and tells."""

@@ -259,7 +259,7 @@ class Node:
         return [*followed.standing_by, *([] if led_by is None else [led_by.address])]
 
     def has_heard_since(self, since_s: float) -> bool:
-        """Whether what is known of lane 0 was all there was then."""
+        """Whether all that stood in lane 0 at that time is known here."""
         if self.led is not None:
             return self._was_alone_s >= since_s
         if self._confirmed_s < since_s:
@@ -299,7 +299,7 @@ class Node:
         return any(node != self.own for node in self.live_nodes)
 
     def tell_leader(self) -> None:
-        """Of what is new here, at once."""
+        """Say at once what is new here to whoever leads lane 0, instead of with the next beat."""
         if self.led is not None:
             with contextlib.suppress(JournalFull, NotLeaderOrFollower):
                 self.place()
@@ -328,7 +328,7 @@ class Node:
         self.tell_leader()
 
     async def _say(self, address: NodeAddress, said: Leading) -> None:
-        """Who does not hear it now hears it from lane 0."""
+        """Tell one node who leads. If it does not hear it now, it will from lane 0."""
         with contextlib.suppress(NodeAway):
             channel = await self.reach(address)
             try:
@@ -453,7 +453,7 @@ class Node:
 
     @property
     def slot(self) -> int:
-        """The next that it will read."""
+        """The next slot of lane 0 that this node will read."""
         return 0 if self.follower is None else self.follower.slot
 
     @property

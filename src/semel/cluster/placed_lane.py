@@ -237,7 +237,7 @@ class PlacedLane:
 
 
 class _Asking:
-    """For a lane that another leads."""
+    """Asks the node that leads a lane to hand it over, as lane 0 has placed it here."""
 
     def __init__(self, node: "Node", number: int) -> None:
         self._node = node

@@ -97,11 +97,11 @@ def _levelled(lanes: Lanes, loads: Mapping[int, int]) -> dict[int, Placement]:
 
 
 def released(placed: Mapping[int, Placement]) -> dict[int, Placement]:
-    """The same, and nothing is pinned."""
+    """The same placements, none of them pinned by hand."""
     return {lane: Placement(each.node_id) for lane, each in placed.items() if each.is_pinned}
 
 
 def draw(lane: int, node_id: int) -> int:
-    """As rendezvous hashing has it."""
+    """The weight of a node for a lane, as rendezvous hashing has it."""
     named = b"%d %d" % (lane, node_id)
     return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), "big")

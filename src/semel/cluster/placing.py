@@ -47,7 +47,7 @@ class Placing:
 
     @property
     def _is_waiting(self) -> bool:
-        """Who has not been heard of may live yet."""
+        """A new leader has not heard of all yet: who is silent so far may live."""
         return self._wait_s > 0
 
     @property
@@ -95,7 +95,7 @@ class Placing:
                 self._say(NoteTaken(each.lane, LedBy(Term(each.epoch), *node)))
 
     def place(self, lane: int, node_id: int) -> None:
-        """By hand. Raises as `look`."""
+        """Place a lane as an operator wants it, and leave it there. Raises as `look`."""
         self._say(PlaceLanes({lane: Placement(node_id, is_pinned=True)}))
 
     def add(self, lane_count: int) -> int:

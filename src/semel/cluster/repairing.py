@@ -63,12 +63,12 @@ class Found(NamedTuple):
 
     @property
     def lost(self) -> int:
-        """Slots."""
+        """How many slots are given up."""
         return self.last + 1 - self.kept
 
 
 class _Source:
-    """What was read of a lane, for who makes its state."""
+    """What could be read of a lane, in the form from which its state is made."""
 
     caught_up_s = None
 

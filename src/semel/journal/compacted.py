@@ -35,7 +35,7 @@ class CompactedParts:
             yield from stretch.in_cuts(stretch.row_to_find(offset))
 
     def bytes_from(self, partition: int, part: Compacted, offset: int) -> int:
-        """Of the same."""
+        """The bytes of these batches."""
         stretch = self._stretch(partition, part)
         return 0 if stretch is None else stretch.bytes_from(stretch.row_to_find(offset))
 

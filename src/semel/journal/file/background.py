@@ -45,7 +45,7 @@ class BackgroundJobs:
         self._untrimmed.append((names.segment(base), end - base))
 
     def publish(self, publication: Publication) -> None:
-        """One at a time; a newer one replaces one that waits."""
+        """Write a checkpoint, one at a time; a newer one replaces one that waits."""
         self._waiting = publication
         if self._job is None:
             self._start(publication)
@@ -86,7 +86,7 @@ class BackgroundJobs:
             self._job.finish()
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """At once, or when all that was asked for is done or has failed."""
+        """Call this when all that was asked for is done or has failed; at once if it is."""
         if self._job is None:
             callback()
         else:

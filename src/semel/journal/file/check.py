@@ -68,7 +68,7 @@ class Examiner(Protocol):
 
 
 class Folder:
-    """What one check learns of it for the next."""
+    """What the checks of a folder learn that later ones need."""
 
     def __init__(
         self, device: Device, examiner: Examiner, on_progress: Callable[[int, int], None]

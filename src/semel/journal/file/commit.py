@@ -148,7 +148,7 @@ class GroupCommit:
             self._tell(_reached(self._written_waiters, self.written))
 
     def fail(self, error: Exception, deed: str) -> None:
-        """As `end`, because of this."""
+        """End the journal because of this error, as `end` does."""
         self._on_error()
         failure = JournalFailed(f"{deed} failed: {error}")
         failure.__cause__ = error

@@ -43,7 +43,7 @@ class DiskIdentity(msgspec.Struct, frozen=True):
 
 
 def closed(name: str) -> OSError:
-    """What is left to say to who reads."""
+    """The error for who still reads from a device that is closed."""
     return OSError(f"the journal was closed before {name} was read")
 
 
@@ -133,7 +133,7 @@ class Device(Protocol):
 
 
 async def finish(device: Device, job: Job) -> None:
-    """Return when it is done. Raises what it raises."""
+    """Return when the device has done it. Raises what that raises."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_done(error: Exception | None) -> None:

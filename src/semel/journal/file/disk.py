@@ -373,7 +373,7 @@ class FileDevice:
 
 
 def require_data_folder(device: FileDevice) -> None:
-    """For who would not make one. Raises ConfigError."""
+    """For commands that must not make a folder by mistake. Raises ConfigError."""
     try:
         found = device.names()
     except (FileNotFoundError, NotADirectoryError):

@@ -93,7 +93,7 @@ def lane_count(device: Device) -> int:
 
 
 def write_lanes(device: Device, count: int) -> None:
-    """Lasting when it returns."""
+    """Note how many lanes the folder has; durable when this returns."""
     content = b"format %d\nlanes %d\n" % (SEVERAL_LANES, count)
     for _ in write_whole(device, names.FORMAT, [content]):
         pass

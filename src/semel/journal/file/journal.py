@@ -534,7 +534,7 @@ class FileJournal:
         self._sealed_in_replay = True
 
     def _note_error(self) -> None:
-        """Whoever finds the journal here has to doubt."""
+        """Note a failed write: who opens the folder next must doubt that all is there."""
         if not self._is_closed:
             # Best effort: a disk that refuses even this is one more error of the same kind.
             with contextlib.suppress(OSError):
