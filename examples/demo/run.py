@@ -103,6 +103,9 @@ class Run:
             progress.update(bar_in, completed=feed.written)
             progress.update(bar_out, completed=tally.results)
             self._strike(stage, application, tally)
+            if tally.distinct == ORDERS:
+                # Nothing is under way any more in which they could be struck.
+                self._victims.clear()
             if feed.is_complete() and not self._victims and not is_finishing:
                 application.finish()
                 is_finishing = True
