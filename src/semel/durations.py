@@ -28,7 +28,7 @@ class Durations:
 
     def add_all(self, others: "Durations") -> None:
         self.sum_s += others.sum_s
-        self.counts = [a + b for a, b in zip(self.counts, others.counts, strict=True)]
+        self.counts = [own + other for own, other in zip(self.counts, others.counts, strict=True)]
 
     @property
     def by_bound(self) -> list[int]:

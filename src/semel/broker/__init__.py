@@ -1,0 +1,1 @@
+"""The broker: connections, a handler for each API, and what runs beside them."""

@@ -34,7 +34,7 @@ from semel.volumes.binding import bind, check_named
 from semel.world import SystemClock, SystemRandomness
 
 if TYPE_CHECKING:
-    from semel.broker.member import Member
+    from semel.broker.on_store import BrokerOnStore
 
 GC_THRESHOLD = 20_000
 """Every request makes and drops some objects; almost none of them are cycles."""
@@ -196,7 +196,7 @@ async def _serve_on_store(
         raise ConfigError("--store needs --node-id N, a number that no other node has")
     # What speaks to stores is needed by those alone who have one.
     from semel.broker.lane_volumes import disk_cache, work_folder
-    from semel.broker.member import joined
+    from semel.broker.on_store import joined
     from semel.cluster.opening import ClusterSettings
     from semel.store.settings import shown as shown_url
 
@@ -210,9 +210,9 @@ async def _serve_on_store(
             cache = disk_cache(folder, config.store_cache_bytes)
         async with joined(
             settings, config, clock, randomness, folder, cache, advertised_by(listeners)
-        ) as member:
+        ) as on_store:
             _settle_in()
-            await _serve(member.broker, options, shown_url(url), listeners, monitor, member)
+            await _serve(on_store.broker, options, shown_url(url), listeners, monitor, on_store)
 
 
 async def _serve_tiered(
@@ -275,7 +275,7 @@ async def _serve(
     place: str,
     listeners: Sequence[Listener],
     monitor: Monitor | None,
-    member: "Member | None" = None,
+    on_store: "BrokerOnStore | None" = None,
     worker: "Beginning | None" = None,
     sockets: OpenedSockets | None = None,
 ) -> None:
@@ -303,7 +303,7 @@ async def _serve(
                 )
             await listening.begin(None if sockets is None else sockets.of_listeners)
             try:
-                node = None if member is None else member.node(listening.for_others)
+                node = None if on_store is None else on_store.node(listening.for_others)
                 if listening.is_watched:
                     tasks.create_task(listening.watch())
                 if node is not None:

@@ -133,7 +133,7 @@ class Collector:
         )
         sync_counts: Counter[str] = Counter()
         for journal in journals:
-            sync_counts.update({str(reason): n for reason, n in journal.sync_counts.items()})
+            sync_counts.update({str(each): count for each, count in journal.sync_counts.items()})
         for reason, count in sorted(sync_counts.items()):
             syncs.add_metric([reason], count)
         yield syncs

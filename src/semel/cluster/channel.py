@@ -28,7 +28,7 @@ class NodeAway(SemelError):
 
 
 class Reader(Protocol):
-    async def readexactly(self, n: int, /) -> bytes: ...
+    async def readexactly(self, size: int, /) -> bytes: ...
 
 
 class Writer(Protocol):

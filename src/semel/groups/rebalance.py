@@ -140,7 +140,7 @@ def _emptied(group: Membership, deciding: Deciding) -> Membership:
 
 def _elected_leader(group: Membership) -> MemberId | None:
     """One that has joined, since it is asked for the assignment; the present one if it can be."""
-    joined = [m.member_id for m in group.members.values() if m.awaits is Awaited.JOIN]
+    joined = [each.member_id for each in group.members.values() if each.awaits is Awaited.JOIN]
     if group.leader in joined:
         return group.leader
     return joined[0] if joined else None

@@ -1,0 +1,1 @@
+"""The journal: one sequence of frames, which is all that a crash leaves of a lane."""

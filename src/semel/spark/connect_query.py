@@ -95,9 +95,9 @@ def _runs_in(spark: Any, query: Any) -> bool:
     """
     drawn = int.from_bytes(SystemRandomness().token_bytes(8), "big") | 1
     text = str(query.id)
-    hidden = [place for place in range(len(text)) if drawn >> place & 1]
-    pattern = "|".join(f"(?<={text[:i]}){text[i]}(?={text[i + 1 :]})" for i in hidden)
-    expected = "".join(_REDACTED if i in hidden else letter for i, letter in enumerate(text))
+    hidden = [at for at in range(len(text)) if drawn >> at & 1]
+    pattern = "|".join(f"(?<={text[:at]}){text[at]}(?={text[at + 1 :]})" for at in hidden)
+    expected = "".join(_REDACTED if at in hidden else letter for at, letter in enumerate(text))
     try:
         with _also_redacting(spark, pattern):
             return expected in _plan_of(query)

@@ -99,14 +99,14 @@ def limited_by_size(
     start: Offsets, end: Offsets, size_max: int, size_per_offset: Mapping[TopicPartition, float]
 ) -> dict[TopicPartition, int]:
     """As `limited`, by the bytes that the offsets of each partition are expected to have."""
-    counts = {p: max(0, offset - start.get(p, offset)) for p, offset in end.items()}
-    total = sum(count * size_per_offset.get(p, 0.0) for p, count in counts.items())
+    counts = {each: max(0, offset - start.get(each, offset)) for each, offset in end.items()}
+    total = sum(count * size_per_offset.get(each, 0.0) for each, count in counts.items())
     if total <= size_max:
         return dict(end)
     part = size_max / total
     return {
-        p: min(offset, start.get(p, offset) + math.ceil(counts[p] * part))
-        for p, offset in end.items()
+        each: min(offset, start.get(each, offset) + math.ceil(counts[each] * part))
+        for each, offset in end.items()
     }
 
 

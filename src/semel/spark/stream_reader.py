@@ -181,7 +181,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = limited(begun, ends, limits.offsets_max)
         if limits.size_max is not None and count_between(begun, ends):
             planned = ends
-            sizes = look_up(self._settings, lambda c: _sizes_per_offset(c, begun, planned))
+            sizes = look_up(
+                self._settings, lambda cluster: _sizes_per_offset(cluster, begun, planned)
+            )
             ends = limited_by_size(begun, ends, limits.size_max, sizes)
         return ends
 

@@ -1,0 +1,1 @@
+"""Object stores: five calls, and the drivers behind them."""

@@ -51,7 +51,7 @@ async def offsets_at(
             by_leader[leader_id].append(partition)
         found: dict[TopicPartition, int] = {}
         for leader_id, partitions in by_leader.items():
-            request = _request({p: timestamps_ms[p] for p in partitions}, isolation)
+            request = _request({each: timestamps_ms[each] for each in partitions}, isolation)
             found |= _offsets(await cluster.call(leader_id, list_offsets, request))
         return found
 

@@ -23,11 +23,17 @@ class _ByName(NamedTuple):
 
 
 _APIS: Final[Mapping[int, _ByName]] = {
-    produce.API_KEY: _ByName(12, lambda request: request.topic_data, lambda r: r.responses, "name"),
-    fetch.API_KEY: _ByName(12, lambda request: request.topics, lambda r: r.responses, "topic"),
-    offset_commit.API_KEY: _ByName(9, lambda request: request.topics, lambda r: r.topics, "name"),
+    produce.API_KEY: _ByName(
+        12, lambda request: request.topic_data, lambda reply: reply.responses, "name"
+    ),
+    fetch.API_KEY: _ByName(
+        12, lambda request: request.topics, lambda reply: reply.responses, "topic"
+    ),
+    offset_commit.API_KEY: _ByName(
+        9, lambda request: request.topics, lambda reply: reply.topics, "name"
+    ),
     txn_offset_commit.API_KEY: _ByName(
-        5, lambda request: request.topics, lambda r: r.topics, "name"
+        5, lambda request: request.topics, lambda reply: reply.topics, "name"
     ),
 }
 

@@ -1,0 +1,1 @@
+"""The journal in an object store, whose lanes other nodes can take."""

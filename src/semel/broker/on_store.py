@@ -1,4 +1,5 @@
-"""A broker as a node of a cluster: what it learns from the store before it serves anybody."""
+"""A broker on a store, and the node that steers it: what both are made of, and what is asked of the
+store before anybody is served."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,7 +33,7 @@ UNKNOWN = (-1, -1)
 """Bytes of a disk that is none; DescribeLogDirs has it so."""
 
 
-class Member:
+class BrokerOnStore:
     def __init__(
         self,
         broker: Broker,
@@ -92,7 +93,7 @@ async def joined(
     folder: Path,
     cache: DiskCache | None = None,
     advertised: Advertised = NOT_ADVERTISED,
-) -> AsyncIterator[Member]:
+) -> AsyncIterator[BrokerOnStore]:
     """A broker that leads nothing yet, and may do in this folder what it likes. Raises
     ClusterRefused, NewerFormat, UnfitStore, StoreAway, StoreRefused and ConfigError."""
     async with opened(settings) as (store, cluster):
@@ -122,7 +123,7 @@ async def joined(
             ),
             advertised=advertised,
         )
-        yield Member(broker, store, cluster, timing, config, randomness)
+        yield BrokerOnStore(broker, store, cluster, timing, config, randomness)
 
 
 def _counted_from_now(store: Store) -> Counted | None:
