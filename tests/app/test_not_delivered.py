@@ -3,6 +3,7 @@
 import pytest
 
 from semel.app.delivery import Meaning, NotDelivered
+from semel.client.cluster.metadata import TopicRemade
 from semel.client.consuming.refusals import CommitFailed
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
 from semel.errors import (
@@ -30,6 +31,9 @@ def because(failure: Exception, refusal: RequestError) -> Exception:
     [
         (because(MustAbort(), IllegalGeneration()), Meaning.AGAIN),
         (because(MustAbort(), UnknownMemberId()), Meaning.AGAIN),
+        (because(MustAbort(), TopicRemade("out")), Meaning.AGAIN),
+        # Of the offsets of an input: where to go on in another topic nobody can say.
+        (TopicRemade("in"), Meaning.FINAL),
         (because(MustAbort(), MessageTooLarge()), Meaning.RECORDS),
         (because(MustAbort(), TopicAuthorizationFailed()), Meaning.RECORDS),
         (because(MustStop(), ProducerFenced()), Meaning.AGAIN),

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from semel.app.outbox import Outgoing
+from semel.client.cluster.metadata import TopicRemade
 from semel.client.consuming.refusals import CommitFailed
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown, TransactionFailed
 from semel.client.producing.asynchronous import AsyncProducer, AsyncSent
@@ -97,6 +98,9 @@ def meaning_of(reason: Exception) -> Meaning:
         return Meaning.RECORDS
     if isinstance(refusal, RequestError):
         is_passing = refusal.retriable or isinstance(refusal, _PASSING)
+        if isinstance(reason, MustAbort) and isinstance(refusal, TopicRemade):
+            # A topic that was written to is another one by now, which the next transaction takes.
+            is_passing = True
         return Meaning.AGAIN if is_passing else Meaning.FINAL
     return Meaning.FINAL if isinstance(reason, MustStop) else Meaning.AGAIN
 
