@@ -470,3 +470,27 @@ def test_who_hears_of_a_commit_late_is_waited_for_and_who_is_away_is_not() -> No
                 assert await producer.end(commit=True) == NONE
 
     run(Random(1), scenario())
+
+
+def test_a_fenced_write_hears_so_also_of_a_topic_that_its_coordinator_does_not_know() -> None:
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            name = transactional_id_in(broker, 0)
+            old, new = HandledProducer(broker, name, TV2), HandledProducer(broker, name, TV2)
+            assert await old.init() == NONE
+            wire = Wire(broker)
+            hold = is_a(AskToJoin)
+            wire.held.append(hold)
+            writing = asyncio.ensure_future(old.produce("t", b"v", 1))
+            await elapse(0.1)
+            assert await new.init() == NONE
+            with pytest.MonkeyPatch.context() as patch:
+                # As if another led the catalogue, and had not told of the topic yet.
+                patch.setattr(type(broker.lanes.catalogue), "get", lambda self, name: None)
+                wire.held.remove(hold)
+                await elapse(0.1)
+            assert (await writing).error_code == InvalidProducerEpoch.code
+
+    run(Random(1), scenario())

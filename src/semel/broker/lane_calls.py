@@ -13,6 +13,7 @@ from semel.errors import (
     CoordinatorNotAvailable,
     CorruptJournal,
     CorruptMessage,
+    InvalidTransactionState,
     JournalFailed,
     JournalFull,
     NotCoordinator,
@@ -103,7 +104,10 @@ async def _join(broker: "Broker", lane: Lane, call: AskToJoin) -> AnyReply:
     except NotLeader:
         raise
     except RequestError as error:
-        refusal = _of_deleted(broker, call) or error
+        refusal = error
+        if isinstance(error, InvalidTransactionState):
+            # It may not be a part of the transaction any more, as it was deleted.
+            refusal = _of_deleted(broker, call) or error
         await lane.until(partial(lane.when_all_certain, since))
         return Refused(refusal.code, str(refusal))
     except JournalFull as full:
@@ -117,8 +121,7 @@ async def _join(broker: "Broker", lane: Lane, call: AskToJoin) -> AnyReply:
 
 
 def _of_deleted(broker: "Broker", call: AskToJoin) -> UnknownTopicOrPartition | None:
-    """What is deleted goes from the transactions to which it was added, and the lane that asks may
-    not have heard of it."""
+    """Which the lane that asks may not have heard of."""
     for topic, _ in call.partitions:
         if broker.lanes.knows_topics and broker.lanes.catalogue.get(topic) is None:
             return UnknownTopicOrPartition(f"{topic!r} was deleted")
