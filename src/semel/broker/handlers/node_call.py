@@ -1,8 +1,9 @@
 """NodeCall (api key 20001), version 0: what one node of a cluster asks of another.
 
 Between the nodes of a cluster alone, and not advertised to clients. What is not signed with the
-cluster's key ends the connection. What is said here is about who is alive, which harms nobody if it
-is no longer true, so that it waits for no journal.
+cluster's key ends the connection. An answer waits by itself for what makes it true
+(`broker/lane_calls.py`, `broker/forwarding.py`), and so for no journal here: what else is said is
+about who is alive, which harms nobody if it is so no more.
 """
 
 from typing import TYPE_CHECKING
