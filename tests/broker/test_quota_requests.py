@@ -187,3 +187,12 @@ def test_a_filter_that_makes_no_sense_is_refused(
     response = described(client, *parts)
     assert (response.error_code, response.entries) == (code, None)
     assert response.error_message
+
+
+def test_the_log_has_a_quota_as_it_was_set(broker: Broker, client: RawClient) -> None:
+    names: Names = {"user": "logged"}
+    set_here = entry(names, producer_byte_rate=1_048_577, request_percentage=2.5)
+    assert altered(client, set_here) == [NONE]
+    (line,) = (each for each in broker.complaints().splitlines() if "users/logged" in each)
+    assert "producer_byte_rate=1048577 " in line
+    assert "request_percentage=2.5" in line

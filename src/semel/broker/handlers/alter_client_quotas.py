@@ -65,7 +65,9 @@ def _alter(
     broker.lanes.controller.submit(AlterQuotas(entity, changes, only_check))
     if not only_check:
         broker.quotas_changed(entity)
-        shown = {name: "none" if value is None else f"{value:g}" for name, value in changes.items()}
+        shown = {
+            name: "none" if value is None else f"{value:.15g}" for name, value in changes.items()
+        }
         broker.audit.changed(call.caller, "quota set", entity=entity, **shown)
 
 
