@@ -37,6 +37,7 @@ from semel.types import Position, ProducerEpoch, ProducerId, Term, TopicPartitio
 from semel.wire.apis import APIS
 from semel.wire.rights import (
     CLUSTER_NAME,
+    CREATE_IN_CLUSTER,
     CREATE_TOPIC,
     DELETE_TOPIC,
     DESCRIBE_CLUSTER,
@@ -769,6 +770,36 @@ async def test_a_search_that_waits_for_the_disk_is_asked_for_its_right_again(
             fields = {"topics": [youngest]} if module == "list_offsets" else {}
             response = await call(broker, module, version, request(module, **fields), as_(broker))
             assert {*codes(response)} == {refusal}
+
+
+@on_a(Guarded)
+async def test_metadata_that_waits_until_others_have_heard_is_asked_for_its_right_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with machine.broker() as broker:
+        await fill(broker)
+        rights = rules([DESCRIBE_TOPIC, CREATE_IN_CLUSTER])
+        say(broker, [*rights, rule(DESCRIBE_TOPIC, "made")])
+
+        class Others:
+            """They hear of a new topic, and meanwhile the right goes."""
+
+            last_change = 0
+            have_all_begun = True
+
+            def topic(self, name: str) -> int:
+                self.last_change += 1
+                return self.last_change
+
+            async def until_heard(self, change: int | None = None) -> None:
+                monkeypatch.setattr(broker.topics, "telling", None)
+                take_back(broker, [rule(DESCRIBE_TOPIC)])
+
+        monkeypatch.setattr(broker.topics, "telling", Others())
+        asked = request("metadata", topics=[{"name": TOPIC}, {"name": "made"}])
+        asked.allow_auto_topic_creation = True
+        response = await call(broker, "metadata", 12, asked, as_(broker))
+        assert {each.name: each.error_code for each in response.topics} == {TOPIC: 29, "made": 0}
 
 
 @on_a(Guarded)

@@ -56,7 +56,7 @@ class TopicsOverLanes:
         telling = self.telling
         if telling is not None:
             if not telling.have_all_begun:
-                raise RequestTimedOut("not all workers are there yet")
+                raise RequestTimedOut("not all who lead lanes have heard of all topics yet")
             change = self._gone.get(name)
             if change is not None and telling.have_all_heard(change):
                 del self._gone[name]

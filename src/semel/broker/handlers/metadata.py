@@ -147,6 +147,7 @@ async def _found_there(
         told = await forwarded(broker, leader, call, wanted, ASKED_VERSION)
         for number, topic in zip(missing, told.topics, strict=False):
             found[number] = topic
+    found = _asked_again(broker, request, found, call)
     return await _later(broker, request, _describing(broker, request, found, call), call)
 
 
@@ -159,7 +160,24 @@ async def _once_heard(
 ) -> Answer:
     """What was made has to be known where clients go next."""
     await telling.until_heard()
+    found = _asked_again(broker, request, found, call)
     return await _later(broker, request, _describing(broker, request, found, call), call)
+
+
+def _asked_again(
+    broker: "Broker",
+    request: MetadataRequest,
+    found: list[TopicView | MetadataResponseTopic],
+    call: Call,
+) -> list[TopicView | MetadataResponseTopic]:
+    """What was found before others were waited for: the client may have lost the right to see it
+    meanwhile, and it may be gone."""
+    return [
+        topic
+        if isinstance(topic, MetadataResponseTopic)
+        else _find(broker, asked, may_create=False, call=call)
+        for asked, topic in zip(request.topics or (), found, strict=True)
+    ]
 
 
 async def _later(
