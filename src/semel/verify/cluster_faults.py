@@ -75,6 +75,7 @@ class ClusterFaults:
             "rivals": (2, self._rival),
         }
         if cluster.lane_count == 1:
+            self._kinds["usurpers"] = (16, slots.usurp)
             self._kinds["questions to a zombie"] = (8, slots.question_a_zombie)
             self._kinds["late entries"] = (10, slots.land_late)
             self._kinds["volumes stored unheard"] = (7, slots.store_volumes_unheard)

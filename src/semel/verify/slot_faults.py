@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from semel.verify.history import Acknowledged, Committed
-from semel.verify.workloads.watchers import ask_end, ask_offset
+from semel.verify.workloads.watchers import ask_end, ask_offset, store_one
 from semel.verify.world.cluster import TIMING, Cluster, SimulatedNode
-from semel.verify.world.node_store import DATA, FENCE, Sent, nothing
+from semel.verify.world.node_store import DATA, FENCE, UNHEARD_VOLUMES, Sent, nothing
 from semel.verify.world.slots_seen import PUTS_AT_ONCE_MAX, SlotAt
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class SlotFaults:
         self._faults = faults
         self._cluster = cluster
         self._rng = faults.rng
+        self._asked_count = 0
 
     # Of a leader
 
@@ -122,39 +123,48 @@ class SlotFaults:
         if await faults.until(lambda: seen.epoch > epoch, 5 * TIMING.detection_s):
             for kind in (Acknowledged, Committed):
                 await self._met(kind)
-            for number, partition in enumerate(faults.workload.partitions):
-                faults.population.send_one(
-                    f"asker-{epoch}-{number}", partial(ask_end, host=node, partition=partition)
-                )
-            for number, partition in enumerate(faults.workload.shared):
-                faults.population.send_one(
-                    f"asker-of-group-{epoch}-{number}",
-                    partial(
-                        ask_offset, host=node, group=faults.workload.group, partition=partition
-                    ),
-                )
+            self._ask_all(node)
             await asyncio.sleep(ASKING_S)
         faults.end_peace()
         self._wake(node)
 
-    async def _met(self, kind: type[Acknowledged | Committed]) -> None:
+    def _ask_all(self, node: SimulatedNode) -> None:
+        """This node, where logs end and what the group has committed."""
+        workload, population = self._faults.workload, self._faults.population
+        self._asked_count += 1
+        for number, partition in enumerate(workload.partitions):
+            population.send_one(
+                f"asker-{self._asked_count}-{number}",
+                partial(ask_end, host=node, partition=partition),
+            )
+        for number, partition in enumerate(workload.shared):
+            population.send_one(
+                f"asker-of-group-{self._asked_count}-{number}",
+                partial(ask_offset, host=node, group=workload.group, partition=partition),
+            )
+
+    async def _met(self, kind: type[Acknowledged | Committed], longest: float = 3) -> None:
         met = asyncio.Event()
         self._faults.history.when_next(kind, met.set)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(3 * TIMING.detection_s):
+            async with asyncio.timeout(longest * TIMING.detection_s):
                 await met.wait()
 
     async def store_volumes_unheard(self) -> None:
         """They are there, and whoever has stored them stores them again under other names."""
-        node = await self._faults.victim()
+        node, counts = await self._calm_leader(), self._cluster.bucket.counts
         if node is not None:
-            node.store.is_unheard = lambda key: key.startswith(VOLUMES) and self._is_odd()
-            await self._faults.lasts(3)
+            node.is_in_trouble = True
+            node.store.is_unheard = lambda key: key.startswith(VOLUMES)
+            before = counts[UNHEARD_VOLUMES]
+            await self._faults.until(
+                lambda: counts[UNHEARD_VOLUMES] > before, 6 * TIMING.detection_s
+            )
             node.store.is_unheard = lambda key: False
+            # It looks for what is not named in each round.
+            await self._faults.lasts(0.5)
             node.is_in_trouble = False
-
-    def _is_odd(self) -> bool:
-        return self._rng.random() < 0.5
+        self._faults.end_peace()
 
     # Of one that stands by
 
@@ -187,16 +197,26 @@ class SlotFaults:
         return is_led and all(each.is_alive and not each.is_in_trouble for each in nodes)
 
     async def usurp(self) -> None:
-        """It fences a leader that is well, and serves on until it hears of it."""
+        """It fences a leader that is well, and serves on until it hears of it; others ask that one
+        where logs end, of which its successor has stored more."""
         leader = await self._calm_leader()
         usurper = await self._standby()
         if leader is not None and usurper is not None:
             leader.is_in_trouble = True
             # While nobody writes it is by a GET that the leader learns of it.
-            self._faults.population.hush(TIMING.detection_s)
+            self._faults.population.hush(2 * TIMING.detection_s)
             await asyncio.sleep(self._rng.uniform(0.1, 0.4) * TIMING.detection_s)
             await self._be_impatient(usurper, 0.5 * TIMING.detection_s)
-            leader.ask_barrier()
+            await self._faults.until(
+                lambda: self._cluster.leader_of(0) is usurper, 0.3 * TIMING.detection_s
+            )
+            partition = self._rng.choice(self._faults.workload.partitions)
+            self._faults.population.send_one(
+                f"late-producer-{self._asked_count}", partial(store_one, partition=partition)
+            )
+            await self._met(Acknowledged, 0.3)
+            self._ask_all(leader)
+            await asyncio.sleep(ASKING_S)
             leader.is_in_trouble = False
         self._faults.end_peace()
         if usurper is not None:

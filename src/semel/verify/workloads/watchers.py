@@ -9,7 +9,7 @@ from semel.types import TopicPartition
 from semel.verify.history import EpochSeen, Forbidden, Refusal
 from semel.verify.workloads.client import Client, Connection, Lost
 from semel.verify.workloads.groups import committed_offset
-from semel.verify.workloads.producers import ACKS_ALL, outcomes, request_of
+from semel.verify.workloads.producers import ACKS_ALL, Producer, outcomes, request_of
 from semel.verify.workloads.readers import end_of, stable_end_of
 from semel.verify.world.loop import START_MS
 from semel.verify.world.network import Host, OfGroup
@@ -100,6 +100,12 @@ async def ask_offset(client: Client, host: Host, group: str, partition: TopicPar
     with contextlib.suppress(Lost):
         connection = await client.connect_to(host)
         client.history.note(await committed_offset(connection, group, partition))
+
+
+async def store_one(client: Client, partition: TopicPartition) -> None:
+    """A batch, at whoever leads."""
+    client.zombie_share = 0.0
+    await Producer(client, [partition], ACKS_ALL, 1).run()
 
 
 class Overreacher:

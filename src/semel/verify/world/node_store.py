@@ -14,6 +14,7 @@ from semel.verify.world.slots_seen import SLOTS, SlotAt, slot_of
 KIND_AT: Final = 5
 FENCE: Final = b"F"
 DATA: Final = b"D"
+UNHEARD_VOLUMES: Final = "volumes stored unheard"
 
 
 class Sent(NamedTuple):
@@ -50,7 +51,7 @@ class NodeStore(MemoryStore):
                 await self._hear_nothing(key, "entries held")
         await super().create(key, parts)
         if self.is_unheard(key):
-            await self._hear_nothing(key, "volumes stored unheard")
+            await self._hear_nothing(key, UNHEARD_VOLUMES)
 
     async def _hear_nothing(self, key: str, name: str) -> NoReturn:
         self.bucket.counts[name] += 1
