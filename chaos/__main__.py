@@ -11,6 +11,7 @@ All that clients were told goes to a file, which `python -m semel.verify --check
 
 import argparse
 import contextlib
+import math
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ FIRST = "rd-idempotent"
 def main() -> int:
     reader = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
     reader.add_argument("--takeovers", type=int, default=200)
+    reader.add_argument("--minutes", type=float, default=math.inf, help="fewer if it takes longer")
     reader.add_argument("--seed", type=int, default=1)
     reader.add_argument("--history", type=Path, default=HISTORY)
     deeds = {*Nodes.deeds, *Workers.deeds}
@@ -65,7 +67,7 @@ def main() -> int:
             programs,
             has_spark=SPARK in chosen.outside,
         )
-        report = run.tell(chosen.takeovers, chosen.deeds or subject.deeds)
+        report = run.tell(chosen.takeovers, chosen.deeds or subject.deeds, 60 * chosen.minutes)
     for line in lines(report):
         print(line)
     print(f"history: {chosen.history}")

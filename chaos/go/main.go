@@ -25,6 +25,13 @@ import (
 const (
 	requestTimeout = 2 * time.Second
 	patience       = 60 * time.Second
+	// A coordinator that accepts connections and says nothing, as one that is frozen, is asked again
+	// and again: franz-go looks for another when it is refused or told so. Who makes a new client after
+	// so long finds the next.
+	ending  = 10 * time.Second
+	leaving = 2 * time.Second
+	asking  = 5 * time.Second
+
 	queuedMax      = 200
 	sendsPerTurn   = 5
 	turn           = 50 * time.Millisecond
@@ -175,9 +182,9 @@ func produce(random *rand.Rand) {
 		}
 		time.Sleep(turn)
 	}
-	ending, cancel := context.WithTimeout(context.Background(), patience)
+	within, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := client.Flush(ending); err != nil {
+	if err := client.Flush(within); err != nil {
 		say("! not all was acknowledged at the end: " + err.Error())
 	}
 }
@@ -208,19 +215,17 @@ func (each *whole) tell(process string, began float64, isKnown, isCommit bool) {
 	tellEnd(began, process, each.name, isKnown, isCommit)
 }
 
-// begin asks for an epoch until there is one.
-func begin(client *kgo.Client, process, transactionalID string) {
+// begin asks for an epoch, and tells whether there is one. A client that was told of a coordinator
+// which is gone by now asks that one for ever where a proxy closes its connections; a new one does not.
+func begin(client *kgo.Client, process, transactionalID string) bool {
 	began := now()
-	for {
-		asking, cancel := context.WithTimeout(context.Background(), patience)
-		_, _, err := client.ProducerID(asking)
-		cancel()
-		if err == nil {
-			tellInit(began, process, transactionalID)
-			return
-		}
-		time.Sleep(turn)
+	within, cancel := context.WithTimeout(context.Background(), asking)
+	defer cancel()
+	_, _, err := client.ProducerID(within)
+	if err == nil {
+		tellInit(began, process, transactionalID)
 	}
+	return err == nil
 }
 
 func transact(random *rand.Rand) {
@@ -233,8 +238,8 @@ func transact(random *rand.Rand) {
 			say("! " + err.Error())
 			return
 		}
-		begin(client, process, name)
-		for number := 1; !isStopping(); number++ {
+		isBegun := begin(client, process, name)
+		for number := 1; isBegun && !isStopping(); number++ {
 			if !transaction(client, random, process, number) {
 				break
 			}
@@ -258,18 +263,18 @@ func transaction(client *kgo.Client, random *rand.Rand, process string, number i
 		record.Value = []byte(fmt.Sprintf("%s/%d", each.name, index))
 		each.send(client, record)
 	}
-	ending, cancel := context.WithTimeout(context.Background(), patience)
+	within, cancel := context.WithTimeout(context.Background(), ending)
 	defer cancel()
-	isCommit := each.failure.Err() == nil && random.Intn(10) >= abortedOfTen
 	began := now()
-	err := client.Flush(ending)
+	err := client.Flush(within)
+	isCommit := each.failure.Err() == nil && random.Intn(10) >= abortedOfTen
 	if err == nil {
-		err = client.EndTransaction(ending, kgo.TransactionEndTry(isCommit))
+		err = client.EndTransaction(within, kgo.TransactionEndTry(isCommit))
 	}
 	if isCommit && (errors.Is(err, kerr.OperationNotAttempted) ||
 		errors.Is(err, kerr.TransactionAbortable)) {
 		isCommit = false
-		err = client.EndTransaction(ending, kgo.TryAbort)
+		err = client.EndTransaction(within, kgo.TryAbort)
 	}
 	each.tell(process, began, err == nil, isCommit)
 	if err != nil {
@@ -297,11 +302,14 @@ func copyAll(_ *rand.Rand) {
 			say("! " + err.Error())
 			return
 		}
-		begin(session.Client(), process, name)
-		for number := 1; !isStopping(); {
+		isBegun := begin(session.Client(), process, name)
+		for number := 1; isBegun && !isStopping(); {
 			polling, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 			fetches := session.PollRecords(polling, inputsMax)
 			cancel()
+			if isLost(fetches) {
+				break
+			}
 			if fetches.NumRecords() == 0 {
 				continue
 			}
@@ -310,8 +318,22 @@ func copyAll(_ *rand.Rand) {
 			}
 			number++
 		}
+		within, cancel := context.WithTimeout(context.Background(), leaving)
+		_ = session.Client().LeaveGroupContext(within)
+		cancel()
 		session.Close()
 	}
+}
+
+// isLost tells whether the group could not be joined.
+func isLost(fetches kgo.Fetches) bool {
+	for _, each := range fetches.Errors() {
+		var group *kgo.ErrGroupSession
+		if errors.As(each.Err, &group) {
+			return true
+		}
+	}
+	return false
 }
 
 func copied(
@@ -339,10 +361,10 @@ func copied(
 			})
 		}
 	})
-	ending, cancel := context.WithTimeout(context.Background(), patience)
+	within, cancel := context.WithTimeout(context.Background(), ending)
 	defer cancel()
 	began := now()
-	isCommit, err := session.End(ending, kgo.TransactionEndTry(each.failure.Err() == nil))
+	isCommit, err := session.End(within, kgo.TransactionEndTry(each.failure.Err() == nil))
 	each.tell(process, began, err == nil, isCommit)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", each.name, err)
