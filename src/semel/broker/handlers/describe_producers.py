@@ -57,4 +57,8 @@ async def _describe(broker: "Broker", topic: str, index: int, call: Call) -> Par
                 each.transaction_start_offset,
             )
         )
+    # It may have been taken from the client meanwhile.
+    if not call.may(READ_TOPIC, topic):
+        refusal = call.refusal(READ_TOPIC, topic)
+        return PartitionResponse(index, refusal.code, str(refusal))
     return PartitionResponse(index, active_producers=states)
