@@ -3,10 +3,10 @@
 v1  patterns of names; v2  flexible encoding; v3  resources of a kind of their own for users
 """
 
-from itertools import groupby
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
-from semel.access.rules import Rule, RuleFilter
+from semel.access.rules import PatternType, Rule, RuleFilter
 from semel.broker.answer import Answer, Call
 from semel.broker.changing_rules import IS_OFF
 from semel.errors import RequestError, SecurityDisabled
@@ -16,13 +16,19 @@ from semel.wire.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from semel.wire.rights import DESCRIBE_CLUSTER
+from semel.wire.rights import DESCRIBE_CLUSTER, ResourceType
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
-def describe_acls(broker: "Broker", request: DescribeAclsRequest, call: Call) -> Answer:
+_Resource = tuple[ResourceType, str, PatternType]
+
+RULES_AT_ONCE: Final = 512
+"""Looked at before others have their turn."""
+
+
+async def describe_acls(broker: "Broker", request: DescribeAclsRequest, call: Call) -> Answer:
     wanted = RuleFilter(
         request.resource_type_filter,
         request.resource_name_filter,
@@ -37,13 +43,18 @@ def describe_acls(broker: "Broker", request: DescribeAclsRequest, call: Call) ->
         if not broker.access.is_on:
             raise SecurityDisabled(IS_OFF)
         wanted.check()
+        found: dict[_Resource, list[AclDescription]] = {}
+        for count, rule in enumerate(tuple(broker.access.access_list()), 1):
+            if count % RULES_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if wanted.matches(rule):
+                same = found.setdefault((rule.resource_type, rule.name, rule.pattern_type), [])
+                same.append(_described(rule))
+        # It may have been taken from the client meanwhile.
+        call.require(DESCRIBE_CLUSTER)
     except RequestError as error:
         return Answer(DescribeAclsResponse(error_code=error.code, error_message=str(error)))
-    rules = broker.access.access_list().matching(wanted)
-    resources = [
-        DescribeAclsResource(kind, name, pattern, [_described(rule) for rule in same])
-        for (kind, name, pattern), same in groupby(rules, lambda rule: rule[:3])
-    ]
+    resources = [DescribeAclsResource(*resource, rules) for resource, rules in found.items()]
     return Answer(DescribeAclsResponse(resources=resources))
 
 

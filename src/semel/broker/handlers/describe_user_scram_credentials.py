@@ -2,8 +2,9 @@
 credentials were made. What is kept of a password is shown to nobody.
 """
 
+import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from semel.access.users import UsersView
 from semel.broker.answer import Answer, Call
@@ -20,26 +21,42 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
-def describe_user_scram_credentials(
+USERS_AT_ONCE: Final = 512
+"""Looked at before others have their turn."""
+
+
+async def describe_user_scram_credentials(
     broker: "Broker", request: DescribeUserScramCredentialsRequest, call: Call
 ) -> Answer:
     if not call.may(DESCRIBE_CLUSTER):
-        refusal = call.refusal(DESCRIBE_CLUSTER)
-        return Answer(
-            DescribeUserScramCredentialsResponse(
-                error_code=refusal.code, error_message=str(refusal)
-            )
-        )
+        return _refusal(call)
     users = broker.lanes.users
     if users is None:
         response = DescribeUserScramCredentialsResponse(
             error_code=NotController.code, error_message="the users are led elsewhere"
         )
         return Answer(response)
-    names = [each.name for each in request.users or ()] or sorted(users)
+    asked_for = [each.name for each in request.users or ()]
+    names = asked_for or sorted(users)
     counts = Counter(names)
-    results = [_described(users, name, is_twice=count > 1) for name, count in counts.items()]
+    results = []
+    for number, (name, count) in enumerate(counts.items(), 1):
+        if number % USERS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+        # Somebody may have gone meanwhile.
+        if asked_for or users.of(name):
+            results.append(_described(users, name, is_twice=count > 1))
+    # It may have been taken from the client meanwhile.
+    if not call.may(DESCRIBE_CLUSTER):
+        return _refusal(call)
     return Answer(DescribeUserScramCredentialsResponse(results=results))
+
+
+def _refusal(call: Call) -> Answer:
+    refusal = call.refusal(DESCRIBE_CLUSTER)
+    return Answer(
+        DescribeUserScramCredentialsResponse(error_code=refusal.code, error_message=str(refusal))
+    )
 
 
 def _described(
