@@ -1,11 +1,13 @@
 """The page that stands Semel beside Kafka: it is what the results say, and its plots are true."""
 
+import os
 import re
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from bench.beside_kafka import page, plots
+from bench.beside_kafka import others, page, plots
 from bench.beside_kafka.plots import Bar, Pair, Panel, PanelRow
 from bench.beside_kafka.results import Results, Row
 
@@ -33,8 +35,8 @@ def test_what_is_kept_is_read_as_it_was_written(results: Results, tmp_path: Path
 
 
 def test_a_quick_run_and_a_busy_machine_are_told(results: Results) -> None:
-    calm = {**results.machine, "load_average": 0.1}
-    busy = {**results.machine, "load_average": 2.0 * results.machine["cores"]}
+    calm = {**results.machine, "others_percent": 2.0}
+    busy = {**results.machine, "others_percent": 60.0}
 
     def told(*, quick: bool, machine: dict[str, object]) -> tuple[bool, bool]:
         text = page.pages(results._replace(quick=quick, machine=machine))[page.PAGE]
@@ -80,6 +82,20 @@ def test_a_loss_is_told_as_a_win_is(results: Results) -> None:
     assert {*words} == {"**behind**", "ahead"}
     behind = words.count("**behind**")
     assert f"Kafka is ahead in {behind}, Semel, compiled in {len(words) - behind}," in text
+
+
+@pytest.mark.parametrize(("taken_s", "percent"), [(0.0, 0.0), (5.0, 25.0), (-0.1, 0.0)])
+def test_what_the_run_does_itself_is_not_what_others_do(
+    taken_s: float, percent: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = {"processes": 100.0, "own": 10.0, "clock": 0.0}
+    monkeypatch.setattr(others, "_processes_s", lambda: now["processes"])
+    monkeypatch.setattr(others, "_own_s", lambda: now["own"])
+    monkeypatch.setattr(time, "perf_counter", lambda: now["clock"])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    seen = others.Others()
+    now.update(processes=107.0 + taken_s, own=17.0, clock=10.0)
+    assert seen.percent() == pytest.approx(percent)
 
 
 def bars_of(svg: str) -> list[tuple[str, float]]:

@@ -1,7 +1,8 @@
 """`python -m bench.beside_kafka [--quick] [NAME …]`: measure, keep it, and write its page.
 
 Of some measures only the results are kept, in bench/results; a run of all writes the page,
-docs/beside-kafka.md. `--page` measures nothing, and writes it again of what was kept for it.
+docs/beside-kafka.md, unless the machine was too busy with something else for it to be true.
+`--page [FILE]` measures nothing, and writes it of that file or again of what was kept for it.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from rich.console import Console
 from bench.beside_kafka import measures
 from bench.beside_kafka.clients import Client, all_clients, version_of
 from bench.beside_kafka.measures import FULL, QUICK, Plan, Scene
+from bench.beside_kafka.others import Others
 from bench.beside_kafka.page import KEPT, TITLES, write_page
 from bench.beside_kafka.results import Results, Row
 from bench.beside_kafka.servers import MAKERS, Server, WarmKafka
@@ -31,13 +33,19 @@ from bench.figures import NotMeasured
 from bench.transactions import sync_ms
 
 RESULTS = Path(__file__).parent.parent / "results"
+USELESS_PERCENT = 30
+"""Of the cores: where others take more of them, they decide who is ahead."""
+LOOK_S = 3
+"""How long is looked whether they do, before minutes are spent."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.beside_kafka", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(measures.NAMES))
     parser.add_argument("--quick", action="store_true", help="short turns, rough figures")
-    parser.add_argument("--page", action="store_true", help="only write the page again")
+    parser.add_argument(
+        "--page", metavar="FILE", type=Path, nargs="?", const=KEPT, help="only write the page"
+    )
     options = parser.parse_args()
     if unknown := set(options.names) - set(measures.NAMES):
         known = ", ".join(measures.NAMES)
@@ -47,29 +55,52 @@ def main() -> int:
     # So that what was started is ended, as after Ctrl-C.
     signal.signal(signal.SIGTERM, _exit)
     console = Console()
-    if options.page:
-        write_page(Results.read(KEPT))
+    if options.page is not None:
+        _write(Results.read(options.page), console)
         return 0
     names = [name for name in measures.NAMES if name in (options.names or measures.NAMES)]
+    before = Others()
+    time.sleep(LOOK_S)
+    if not options.names and (busy := before.percent()) > USELESS_PERCENT:
+        console.print(
+            f"[red]Other programs take {busy:.0f} % of the cores: the page would not be written. "
+            "Wait until they have ended, or name what is to be measured all the same[/red]"
+        )
+        return 1
     try:
         versions, left_out = _servers()
     except NotMeasured as reason:
         console.print(f"[yellow]Kafka is left out: {reason}[/yellow]")
         return 0
     results = _empty(versions, left_out, quick=options.quick)
+    file = RESULTS / time.strftime("beside-kafka-%Y-%m-%dT%H%M%S.json")
+    others = Others()
+    started = time.perf_counter()
     try:
         _measure(results, names, QUICK if options.quick else FULL, console)
     finally:
+        results.machine["others_percent"] = others.percent()
+        results.plan["minutes"] = (time.perf_counter() - started) / 60
         # Also if one fails, as those before it took minutes.
         if results.rows:
-            file = RESULTS / time.strftime("beside-kafka-%Y-%m-%dT%H%M%S.json")
             results.write(file)
             console.print(f"kept in {file}")
-    if not options.names:
-        results.write(KEPT)
-        write_page(results)
-        console.print("docs/beside-kafka.md is written")
+    if options.names:
+        return 0
+    if results.machine["others_percent"] > USELESS_PERCENT:
+        console.print(
+            f"[red]Other programs took {results.machine['others_percent']:.0f} % of the cores "
+            f"meanwhile: the page is left as it is. `--page {file}` writes it all the same[/red]"
+        )
+        return 1
+    _write(results, console)
     return 0
+
+
+def _write(results: Results, console: Console) -> None:
+    results.write(KEPT)
+    write_page(results)
+    console.print("docs/beside-kafka.md is written")
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
@@ -159,7 +190,6 @@ def _machine() -> dict[str, Any]:
     processor = re.search(r"^model name\s*: (.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
     memory_kb = re.search(r"^MemTotal:\s*(\d+) kB$", _text("/proc/meminfo"), re.MULTILINE)
     return {
-        "load_average": os.getloadavg()[0],
         "system": platform.system() + " " + platform.release().split("-")[0],
         "processor": processor[1] if processor else platform.machine(),
         "cores": len(os.sched_getaffinity(0)),

@@ -28,6 +28,7 @@ START_TOPIC = "start"
 STEADY = 1.05
 """Warm is who in two rounds was not faster by this factor than ever before."""
 _PRODUCE, _PRODUCE_VERSION = 0, 9
+_WARM_READS = 100_000
 _FIRST_RECORD_S_MAX = 120
 _PAUSE_S = 0.002
 
@@ -40,12 +41,14 @@ class Plan(NamedTuple):
     turn_bytes_max: int
     read_bytes: int
     restart_bytes: int
+    starts: int
+    """Of each kind that count."""
     warm_rounds_min: int
     warm_rounds_max: int
 
 
-FULL = Plan(1.0, 3, 200_000_000, 100_000_000, 256_000_000, 4, 8)
-QUICK = Plan(0.3, 1, 30_000_000, 10_000_000, 32_000_000, 1, 1)
+FULL = Plan(0.6, 3, 150_000_000, 60_000_000, 128_000_000, 2, 4, 6)
+QUICK = Plan(0.3, 1, 30_000_000, 10_000_000, 32_000_000, 1, 1, 1)
 
 Turn = Callable[[str, Server], Mapping[str, float | tuple[float, ...]]]
 """One turn of one server: what was found, or `ms`, of which percentiles are taken."""
@@ -143,7 +146,7 @@ def warm_up(scene: Scene) -> dict[str, int]:
     best: dict[str, float] = {}
     steady = dict.fromkeys(scene.servers, 0)
     plan = scene.plan
-    scene.seconds = plan.seconds / 2
+    scene.seconds = plan.seconds
     with scene.topic() as topic:
         for number in range(plan.warm_rounds_max):
             for name, server in scene.servers.items():
@@ -164,7 +167,7 @@ def _warm_round(scene: Scene, server: Server, client: Client, topic: str) -> flo
     scene.drive(server, client, "send_one", topic, **one)
     name = f"warm-{scene.number()}-"
     scene.drive(server, client, "transactions", topic, **one, partitions=PARTITIONS, name=name)
-    records = min(stored(server, topic), records_max) // 2
+    records = min(stored(server, topic), _WARM_READS) // 2
     scene.drive(server, client, "consume", topic, partitions=PARTITIONS, records=records)
     return produced.records / produced.seconds
 
@@ -291,7 +294,7 @@ def start_up(client: Client, subjects: list[str], plan: Plan) -> Iterator[Row]:
     found: dict[str, dict[str, list[float]]] = {
         name: {"new_s": [], "killed_s": []} for name in subjects
     }
-    for number, name in itertools.product(range(plan.turns + 1), subjects):
+    for number, name in itertools.product(range(plan.starts + 1), subjects):
         with closing(MAKERS[name]()) as server:
             server.prepare()
             taken_s = _first_record_s(server, 0)

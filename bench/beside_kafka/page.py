@@ -41,6 +41,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     ),
 }
 SERVER_CPU: Final = "Processor time of the server, µs for each record"
+QUIET_PERCENT: Final = 10
+"""Of the cores, that a machine may be busy with something else while it measures."""
 EVEN: Final = 1.1
 """Who is ahead by less is not called ahead."""
 
@@ -104,12 +106,11 @@ def _introduction(results: Results) -> Iterator[str]:
             "**These numbers are of a quick run** (`--quick`): one short turn of each server in "
             "each setting, after a short warm-up. They are rough, and Java had no time to get warm."
         )
-    busy = machine["load_average"] / machine["cores"]
-    if busy > 0.5:
+    if machine["others_percent"] > QUIET_PERCENT:
         yield (
-            f"**The machine was busy with other programs**: its load average was "
-            f"{machine['load_average']:.1f} on {several(machine['cores'], 'core')} when the run "
-            "began. What is said of who is ahead may be wrong by much."
+            f"**The machine was busy with other programs**: they took "
+            f"{machine['others_percent']:.0f} % of its cores meanwhile. What is said of who is "
+            "ahead may be wrong by much."
         )
     facts = [
         f"{several(machine['cores'], 'core')} of {machine['processor']}",
@@ -120,8 +121,9 @@ def _introduction(results: Results) -> Iterator[str]:
         f"a sync of 1 KB to the disk takes {machine['sync_ms']:.2f} ms (median)",
     ]
     yield (
-        f"{results.date}: {', '.join(facts)}. The load average was "
-        f"{machine['load_average']:.2f} at the start. `{results.command}` at {results.commit}."
+        f"{results.date}: {', '.join(facts)}. `{results.command}` at {results.commit} took "
+        f"{results.plan['minutes']:.0f} minutes, and other programs took "
+        f"{machine['others_percent']:.1f} % of the cores meanwhile."
     )
     lines = ["| server | version | how it runs | what `acks=all` means |", "|---|---|---|---|"]
     lines += [
@@ -431,7 +433,9 @@ def _method(results: Results) -> Iterator[str]:
         f"- **In turns**: each setting has {several(plan['turns'], 'turn')} of each server that "
         f"count and a shorter one before them that does not, of about {plan['seconds']} s or "
         f"{plan['turn_bytes_max'] / 1e6:.0f} MB; who begins changes with each turn. Rates are "
-        "medians of turns; percentiles are those of all answers in the turns that count.\n"
+        "medians of turns; percentiles are those of all answers in the turns that count, and where "
+        "there were fewer than 100 the second is the longest. Starts are medians of "
+        f"{plan['starts']}, behind one that does not count.\n"
         "- What lies in the kernel's memory is written to the disk before each turn, so that "
         "nobody waits for what another one has left there. What a Kafka without syncs still owes "
         "the disk when its turn ends is on nobody's clock.\n"
