@@ -47,7 +47,7 @@ class Plan(NamedTuple):
     warm_rounds_max: int
 
 
-FULL = Plan(0.6, 3, 150_000_000, 60_000_000, 128_000_000, 2, 4, 6)
+FULL = Plan(0.5, 3, 125_000_000, 60_000_000, 128_000_000, 2, 3, 5)
 QUICK = Plan(0.3, 1, 30_000_000, 10_000_000, 32_000_000, 1, 1, 1)
 
 Turn = Callable[[str, Server], Mapping[str, float | tuple[float, ...]]]
