@@ -504,6 +504,22 @@ def test_an_outage_of_the_store_is_not_the_silence_of_a_leader() -> None:
     run(main())
 
 
+# Size.
+
+
+def test_the_largest_frame_has_a_slot_to_itself_and_none_is_larger_than_it_may_be() -> None:
+    async def main() -> None:
+        store = SlotStore()
+        lane = await lead(store)
+        for size in (1, lane.journal.limits.payload_bytes_max, 1):
+            lane.append(b"x" * size)
+        assert await lane.durable(lane.journal.end)
+        sizes = {len(stored) for key, stored in store.objects.items() if key.startswith("j/")}
+        assert max(sizes) == SETTINGS.slot_bytes
+
+    run(main())
+
+
 # Memory.
 
 

@@ -272,8 +272,15 @@ class SimulatedNode:
             connection.connection_made(transport)
             if transport.answer.done():
                 return  # It has closed its door.
-            connection.get_buffer(-1)[: len(frame)] = frame
-            connection.buffer_updated(len(frame))
+            left = memoryview(frame)
+            while left:
+                buffer = memoryview(connection.get_buffer(len(left)))
+                size = min(len(buffer), len(left))
+                buffer[:size] = left[:size]
+                # It may not grow while there is a view of it.
+                buffer.release()
+                connection.buffer_updated(size)
+                left = left[size:]
 
         asyncio.get_running_loop().call_soon(arrive, context=self.process.context)
         try:
