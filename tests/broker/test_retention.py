@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -420,7 +421,7 @@ def test_a_shorter_pause_between_two_looks_counts_at_once() -> None:
 def test_records_go_though_settling_takes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it does with a worker that is stopped, or where more comes in than can be settled."""
 
-    async def never_done(warn: object) -> None:
+    async def never_done(*_: object) -> None:
         await asyncio.Event().wait()
 
     async def scenario() -> None:
@@ -521,6 +522,41 @@ def test_a_round_compacts_all_that_is_worth_it_a_volume_at_a_time() -> None:
             await Retention(broker).round()
             assert broker.lanes.controller.compacting.pass_count > 1
             assert len(state_of(broker).compacted) == len(topics)
+
+    run(Random(1), scenario())
+
+
+def test_what_is_still_to_be_compacted_is_not_put_in_order_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        config = replace(
+            RETAINING, journal_volume_bytes=2**22, log_retention_check_interval_ms=HOUR_MS
+        )
+        async with started(live(clock=clock, config=config)) as broker:
+            topics = [f"t-{number}" for number in range(4)]
+            for topic in topics:
+                await create(broker, topic, {"cleanup.policy": "compact"})
+                await fill(broker, topic, clock.wall_ms(), 2)
+            await asyncio.sleep(1)
+            lane = broker.lanes.controller
+            compact = lane.settling.compact
+
+            async def overtaken(*arguments: Any) -> Any:
+                made = await compact(*arguments)
+                await fill(broker, topics[0], clock.wall_ms(), 4)
+                return made
+
+            monkeypatch.setattr(lane.settling, "compact", overtaken)
+            await Retention(broker).round()
+            assert lane.compacting.pass_count > 1
+            assert lane.settling.bytes_settled == 0
+            monkeypatch.undo()
+            # Nor is what has come meanwhile.
+            await Retention(broker).round()
+            assert lane.settling.bytes_settled == 0
+            assert sum(each.end - each.base for each in journal_of(broker).sealed()) < 2**22
 
     run(Random(1), scenario())
 

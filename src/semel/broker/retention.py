@@ -165,16 +165,22 @@ class Retention:
             # What is deleted already gives its room back all the same.
             with suppress(JournalFull):
                 await self._delete_expired(lane)
+        end = None
         while is_more and lane.is_leading:
-            # Between two passes, as each needs room before it gives some.
-            if compacted or lane.duties.is_short_of_room:
+            # Between two passes, as each needs room before it gives some. To copy what is still to
+            # be compacted would be in vain.
+            if lane.duties.is_short_of_room or lane.settling.is_piled_up:
                 await self._settle(lane)
+            elif compacted:
+                await lane.settling.give_back()
             is_more = await self._compact(lane, compacted)
-        await self._settle(lane)
+            # What has come since waits for the next round, in which it is compacted first.
+            end = lane.compacting.looked_end
+        await self._settle(lane, end)
 
-    async def _settle(self, lane: Lane) -> None:
+    async def _settle(self, lane: Lane, end: int | None = None) -> None:
         lane.settling.will_die = partial(self._will_die, lane)
-        await lane.settling.round(self._broker.warn)
+        await lane.settling.round(self._broker.warn, end)
 
     async def delete_expired(self) -> None:
         """The first part of a round, for while another one still settles, which may take long."""

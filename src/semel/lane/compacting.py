@@ -81,6 +81,8 @@ class Compacting:
         self._seen_end = settling.sealed_end()
         self._seen_since_ms = lane.view.steady_wall_ms()
         """Since when the journal was sealed up to there, as far as is known."""
+        self.looked_end = settling.sealed_end()
+        """Where it was sealed up to when the first pass of a round looked for what is worth it."""
         self.pass_count = 0
         self.bytes_read = 0
         self.bytes_written = 0
@@ -93,9 +95,12 @@ class Compacting:
         """
         if done is None:
             done = set()
-        if not done and await self._is_roll_due(policies):
-            self._rolled_ms = self._lane.view.now_ms()
-            await self._settling.seal()
+        if not done:
+            self.looked_end = self._settling.sealed_end()
+            if await self._is_roll_due(policies):
+                self._rolled_ms = self._lane.view.now_ms()
+                await self._settling.seal()
+                self.looked_end = self._settling.sealed_end()
         candidates = [
             each for each in await self._candidates(policies) if each.partition.number not in done
         ]

@@ -8,6 +8,7 @@ needed: it is deleted there, or lies in a volume that is there to stay.
 import asyncio
 from array import array
 from collections.abc import Awaitable, Callable, Sequence, Set
+from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -58,6 +59,9 @@ written for each that is given back."""
 
 HALF: Final = 0.5
 """The part of a volume that lives, below which the rest is copied."""
+
+PILE_MAX: Final = 16
+"""Volumes that could be made of old segments, from which on they do not wait for compaction."""
 
 SMALL_MAX: Final = 16
 """Small volumes side by side; as many become one however small that is."""
@@ -208,8 +212,22 @@ class Settling:
         self._is_waited_for = True
         self._waited_for = set(self._state.volumes)
 
-    async def round(self, warn: Warn) -> None:
-        """All that there is to be done now. A failure loses nothing: it is tried again."""
+    @property
+    def is_piled_up(self) -> bool:
+        """More waits than should until compaction is done."""
+        sealed = self._journal.sealed().behind(self._state.settled_end)
+        return _size(sealed) >= PILE_MAX * self._settings.volume_bytes
+
+    async def give_back(self) -> None:
+        """What nothing lives in goes, as far as that takes little."""
+        # The next round tells of it.
+        with suppress(JournalFull, CorruptJournal, OSError):
+            await self._sweep()
+            await self._release(self._settings.volume_bytes)
+
+    async def round(self, warn: Warn, end: int | None = None) -> None:
+        """All that there is to be done now; in the journal before `end`, if that is given. A
+        failure loses nothing: it is tried again."""
         self._round += 1
         self._keep_pace()
         try:
@@ -218,10 +236,12 @@ class Settling:
             await self._release()
             # What comes meanwhile is left to the next round: under load there is always more, and
             # volumes would never be renewed.
-            end = self.sealed_end()
+            end = self.sealed_end() if end is None else end
             try:
                 while (
-                    self._lane.is_leading and self._state.settled_end < end and await self._settle()
+                    self._lane.is_leading
+                    and self._state.settled_end < end
+                    and await self._settle(end)
                 ):
                     await self._release()
             except CorruptJournal as damage:
@@ -272,8 +292,10 @@ class Settling:
 
     # Segments
 
-    async def _release(self) -> None:
-        """Let the journal forget the segments before the first batch that is still shown."""
+    async def _release(self, waiting_min: int = 0) -> None:
+        """Let the journal forget the segments before the first batch that is still shown. If there
+        are fewer bytes of them than this, those stay that a checkpoint needs: it would have to be
+        taken for little."""
         position = self._journal.end
         self.first_positions = {}
         for number, partition in enumerate(self._lane.view.partitions()):
@@ -293,7 +315,7 @@ class Settling:
             is_done = self._journal.release_before(position)
             left = self._journal.sealed()
             self.bytes_removed += _size(before) - _size(left)
-            if is_done:
+            if is_done or (left and position - left[0].base < waiting_min):
                 return
             # Older ones need what is to go; each new one lies behind something new.
             self._journal.make_room()
@@ -308,9 +330,9 @@ class Settling:
             self.on_damage(partition.topic_partition, damage)
             return self._state.settled_end
 
-    async def _settle(self) -> bool:
+    async def _settle(self, end: int) -> bool:
         """The oldest segments, if that is worth it; whether there may be more to do."""
-        chosen = await self._chosen()
+        chosen = await self._chosen(end)
         if not chosen:
             return False
         await self._replace([each.base for each in chosen], (), Position(chosen[-1].end))
@@ -318,11 +340,11 @@ class Settling:
         self._has_failed = False
         return True
 
-    async def _chosen(self) -> Sequence[Sealed]:
+    async def _chosen(self, before: int) -> Sequence[Sealed]:
         """Those in which little lives, or if there are many, unless they go by themselves."""
         settled_end = self._state.settled_end
         sealed = self._journal.sealed().behind(settled_end)
-        oldest = sealed[: self._sources_max]
+        oldest = [each for each in sealed[: self._sources_max] if each.end <= before]
         while len(oldest) > 1 and _size(oldest) > self._settings.volume_bytes:
             oldest = oldest[:-1]
         some = oldest
@@ -338,7 +360,9 @@ class Settling:
                 return some
             some = some[: len(some) // 2]
         is_much = _size(sealed) >= self._settings.journal_bytes_min or len(sealed) >= SOURCES_MAX
-        return oldest if is_much and not await self._goes_by_itself(oldest) else []
+        if not (oldest and is_much) or await self._goes_by_itself(oldest):
+            return []
+        return oldest
 
     async def _goes_by_itself(self, sealed: Sequence[Sealed]) -> bool:
         """Where much of it is dead, room would wait for the rest to go."""
