@@ -146,6 +146,8 @@ PARTS = 12
 """Of the load. The first third fills the folder; the second is compared to the last."""
 PART_MB_PER_S = 40
 """Written in each part, by seconds of the plan."""
+PACE_MB_PER_S = 20
+"""Several rounds belong to each part: from one to the next the folder grows and shrinks again."""
 
 
 def at_retention_limit(plan: Plan) -> Iterator[Figure]:
@@ -167,13 +169,17 @@ def at_retention_limit(plan: Plan) -> Iterator[Figure]:
     ) as broker:
         frames = cycle(_mixed_frames(broker.port, FORGETFUL))
         written_mb = 0.0
+        begun = time.perf_counter()
         for part in range(1, PARTS + 1):
             latencies_ms: list[float] = []
+            looks_mb: list[float] = []
             while written_mb < part * PART_MB_PER_S * plan.seconds:
-                latencies_ms += _run(broker.port, frames, 0.5).latencies_ms
+                latencies_ms += _run(broker.port, frames, 0.1).latencies_ms
                 written_mb = processes.metric(metrics_port, "semel_journal_bytes_total") / 1e6
+                looks_mb.append(processes.metric(metrics_port, "semel_folder_bytes") / 1e6)
+                time.sleep(max(0, begun + written_mb / PACE_MB_PER_S - time.perf_counter()))
             p99_ms.append(statistics.quantiles(latencies_ms, n=100)[98])
-            stored_mb.append(processes.metric(metrics_port, "semel_folder_bytes") / 1e6)
+            stored_mb.append(statistics.mean(looks_mb))
             resident_mb.append(processes.resident_mb(broker.process_id))
     for name, values, limit in (
         ("folder", stored_mb, 1.1),
