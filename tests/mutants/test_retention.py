@@ -107,6 +107,21 @@ def records_go_only_when_all_is_settled(patch: Patch) -> None:
     patch.setattr(Housekeeping, "_delete_meanwhile", in_vain)
 
 
+def what_is_still_to_be_compacted_is_copied(patch: Patch) -> None:
+    patch.setattr(Settling, "is_piled_up", True)
+
+
+def what_piles_up_waits_for_compaction(patch: Patch) -> None:
+    patch.setattr(Settling, "is_piled_up", False)
+
+
+def nothing_goes_between_two_passes(patch: Patch) -> None:
+    async def in_vain(self: Settling) -> None: ...
+
+    patch.setattr(Settling, "give_back", in_vain)
+
+
+COPIED = test_retention.test_what_is_still_to_be_compacted_is_not_copied_before
 AHEAD = test_retention.test_a_clock_that_is_set_ahead_deletes_nothing
 AT_START = test_filling_disk.test_a_full_disk_is_no_reason_to_trust_a_clock_at_a_start
 WAITS = test_retention.test_a_folder_of_a_version_that_kept_all_waits_to_be_told
@@ -136,6 +151,9 @@ BESIDE = test_retention.test_records_go_though_settling_takes_for_ever
         (whoever_deletes_by_hand_waits_as_all_others, partial(BY_HAND, "the topic")),
         (a_full_disk_waits_for_the_next_round, FULL),
         (records_go_only_when_all_is_settled, BESIDE),
+        (what_is_still_to_be_compacted_is_copied, partial(COPIED, False)),
+        (what_piles_up_waits_for_compaction, partial(COPIED, True)),
+        (nothing_goes_between_two_passes, partial(COPIED, False)),
     ],
     ids=lambda each: getattr(each, "__name__", None),
 )
