@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 
+from broker.handled_producer import HandledProducer
 from broker.test_retention import CHECK_MS, HOUR_MS, create, live, pass_check
 from semel.broker.broker import Broker
 from semel.lane.partition_log import Stored, Wanted
@@ -17,7 +18,12 @@ from semel.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
-from semel.wire.messages.produce import PartitionProduceResponse
+from semel.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
 from support.handled import LoopClock, call, started
 from support.raw_client import produce_request
 from support.seeded_loop import run
@@ -102,6 +108,38 @@ async def _hardly_dirty(broker: Broker, clock: LoopClock) -> None:
 
 def test_a_pass_waits_until_it_is_worth_it() -> None:
     with_topic(_hardly_dirty, min_cleanable_dirty_ratio="0.5")
+
+
+async def _open_transaction(broker: Broker, clock: LoopClock) -> None:
+    await write(broker, b"key", clock.wall_ms(), 1)
+    producer = HandledProducer(broker, "t")
+    assert await producer.init(timeout_ms=HOUR_MS // 4) == 0
+    batch = encode_batch(
+        [Record(b"key", b"newer", clock.wall_ms())],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    data = TopicProduceData(TOPIC, [PartitionProduceData(0, batch)])
+    request = ProduceRequest("t", -1, 30_000, [data])
+    answer = await call(broker, "produce", producer.versions.produce, request)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    await write(broker, b"other", clock.wall_ms(), 400)
+    await pass_check()
+    assert (await kept(broker))[:2] == [0, 1]
+    assert await producer.end(commit=False) == 0
+    await write(broker, b"other", clock.wall_ms(), 400)
+    await pass_check()
+    found = await kept(broker)
+    assert len(found) < 400
+    # What was written in the transaction was never there.
+    assert found[0] == 0
+    assert 1 not in found
+
+
+def test_what_an_open_transaction_has_written_replaces_nothing() -> None:
+    with_topic(_open_transaction)
 
 
 async def _retried(broker: Broker, clock: LoopClock) -> None:

@@ -288,7 +288,7 @@ FORGETTING_BUGS = (
     Bug(2, what_is_settled_is_taken_for_an_orphan_at_a_start, LOST),
     Bug(2, what_is_deleted_is_settled_too, r"the disk holds"),
     Bug(2, what_starts_behind_it_is_not_settled, LOST),
-    Bug(3, open_transactions_are_compacted, FORGOTTEN, first_seed=9),
+    Bug(3, open_transactions_are_compacted, FORGOTTEN, first_seed=2),
     Bug(3, aborted_records_count_as_values, FORGOTTEN),
     Bug(3, deletions_are_forgotten_at_once, FORGOTTEN),
     Bug(3, what_an_earlier_pass_has_left_is_not_read, FORGOTTEN),

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from broker import test_compaction_rules
+from mutants.forgetting_bugs import open_transactions_are_compacted
 from semel.broker import incoming, topic_config
 from semel.broker.handlers import delete_records
 from semel.compaction.eligibility import Dirtiness
@@ -84,6 +85,7 @@ LAG = test_compaction_rules.test_records_younger_than_the_lag_stay_and_replace_n
 WORTH = test_compaction_rules.test_a_pass_waits_until_it_is_worth_it
 RETRIES = test_compaction_rules.test_a_retry_of_what_was_compacted_away_is_known_as_any_other
 REFUSED = test_compaction_rules.test_what_has_no_key_or_is_to_be_deleted_is_refused
+OPEN = test_compaction_rules.test_what_an_open_transaction_has_written_replaces_nothing
 KEPT = test_compaction_rules.test_a_topic_that_is_only_compacted_keeps_the_newest_however_old
 
 
@@ -93,6 +95,7 @@ KEPT = test_compaction_rules.test_a_topic_that_is_only_compacted_keeps_the_newes
     [
         (the_youngest_records_are_compacted, LAG),
         (young_records_replace_old_ones, LAG),
+        (open_transactions_are_compacted, OPEN),
         (every_round_compacts_all, WORTH),
         (nothing_is_ever_dirty_enough, WORTH),
         (producers_go_with_their_batches, RETRIES),
