@@ -56,6 +56,22 @@ def test_a_size_that_cannot_be_is_refused_as_soon_as_it_is_known(size: int, cut:
         receive(inbox, struct.pack(">i", size) + b"x" * 10, [cut])
 
 
+@pytest.mark.parametrize(
+    ("stream", "sentence"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01", "the client speaks TLS, and this listener does not"),
+        (
+            b"GET /metrics HTTP/1.1\r\n",
+            "the client speaks HTTP, and this listener Kafka's protocol",
+        ),
+    ],
+)
+def test_who_is_at_the_wrong_port_is_told_of(stream: bytes, sentence: str) -> None:
+    inbox = Inbox(memoryview(bytearray(256)), SIZE_MAX)
+    with pytest.raises(ProtocolError, match=sentence):
+        receive(inbox, stream, [len(stream)])
+
+
 def test_a_long_request_takes_memory_as_it_comes_and_not_as_it_claims() -> None:
     inbox = Inbox(memoryview(bytearray(256)), 100 * 2**20)
     receive(inbox, struct.pack(">i", 90 * 2**20) + bytes(1_000), [100])

@@ -20,6 +20,11 @@ LONG_SHARE: Final = 4
 one is copied with each piece that trickles in."""
 
 
+_TLS: Final = b"\x16\x03"
+"""How a handshake begins."""
+_HTTP: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"PRI ")
+
+
 class Inbox:
     __slots__ = ("_filled", "_missing", "_pieces", "_rest", "_scratch", "held", "size_max")
 
@@ -68,7 +73,7 @@ class Inbox:
         while end - start >= _SIZE_SIZE:
             (size,) = _unpack_size(received, start)
             if not 0 < size <= self.size_max:
-                raise ProtocolError(f"a request of {size} bytes; at most {self.size_max} are taken")
+                raise ProtocolError(_refusal(size, self.size_max))
             begin = start + _SIZE_SIZE
             after = begin + size
             if after > end:
@@ -88,3 +93,15 @@ class Inbox:
         self._pieces.append(bytearray(received))
         self._filled = self.held = len(received)
         self._missing = missing
+
+
+def _refusal(size: int, size_max: int) -> str:
+    """Those who are at the wrong port are known by what they say first."""
+    first = _SIZE.pack(size)
+    if first.startswith(_TLS):
+        return "the client speaks TLS, and this listener does not"
+    if first in _HTTP:
+        return (
+            "the client speaks HTTP, and this listener Kafka's protocol: metrics have another port"
+        )
+    return f"a request of {size} bytes; at most {size_max} are taken"
