@@ -6,8 +6,12 @@ Which of them a file is, its first bytes say: Java takes either for the other as
 import base64
 import hashlib
 import hmac
+import os
 import ssl
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,6 +39,9 @@ class Pem(NamedTuple):
     @property
     def text(self) -> str:
         return (self.key or "") + self.certificates
+
+
+_DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
 class UnreadableStore(ConfigError):
@@ -66,11 +73,25 @@ def load_own(
         return
     if store.key is None:
         raise UnreadableStore("it has no private key, so it says of nobody who they are")
-    # OpenSSL takes it from a file alone; nobody else may read this one, which is gone at once.
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as copy:
-        copy.write(store.text)
-        copy.flush()
-        context.load_cert_chain(copy.name)
+    with _file_of(store.text) as copy:
+        context.load_cert_chain(copy)
+
+
+@contextmanager
+def _file_of(text: str) -> Iterator[str]:
+    """OpenSSL takes a key from a file alone. This one nobody else may read, and it is gone at once;
+    on Linux it is in memory, so that no disk keeps what it held."""
+    if sys.platform == "linux" and _DESCRIPTORS.is_dir():
+        descriptor = os.memfd_create("key")
+        with os.fdopen(descriptor, "w", encoding="ascii") as memory:
+            memory.write(text)
+            memory.flush()
+            yield str(_DESCRIPTORS / str(descriptor))
+    else:
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as copy:
+            copy.write(text)
+            copy.flush()
+            yield copy.name
 
 
 FileState = tuple[int, int, int] | None

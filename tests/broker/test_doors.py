@@ -166,6 +166,10 @@ def test_what_a_file_of_certificates_lacks_is_said(tmp_path: Path, authority: Au
     whole = authority.certificate("broker").read_bytes()
     (key := tmp_path / "key.pem").write_bytes(whole[: whole.index(b"-----BEGIN CERT")])
 
+    # Nobody makes a handshake anew on a connection that is open.
+    context = server_context(BrokerConfig(ssl_keystore_location=str(tmp_path / "broker.pem")))
+    assert context.options & ssl.OP_NO_RENEGOTIATION
+
     def refusal(certificate: str, key_file: str = "") -> str:
         config = BrokerConfig(ssl_keystore_location=certificate, ssl_key_location=key_file)
         with pytest.raises(ConfigError) as refused:

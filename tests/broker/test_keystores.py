@@ -3,6 +3,8 @@
 import shutil
 import socket
 import ssl
+import sys
+import tempfile
 from pathlib import Path
 
 import kafka
@@ -12,6 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from semel.broker.certificates import server_context
 from semel.broker.config import BrokerConfig
 from semel.errors import ConfigError
+from semel.keystores import load_own
 from semel.security import Tls, tls_context
 from semel.testing import Broker
 from support.secured_in_thread import SecuredInThread
@@ -137,3 +140,13 @@ def test_what_is_wrong_with_a_store_is_said() -> None:
     assert "no private key" in refusal(ssl_keystore_location=str(STORES / "trust.jks"))
     trusting = {"ssl_client_auth": "required", "ssl_truststore_location": str(STORES / "trust.p12")}
     assert "which has a password" in refusal(**trusting)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there a file can be in memory")
+def test_no_disk_keeps_a_key_that_was_in_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise AssertionError("a file was made")
+
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", refuse)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_own(context, str(STORES / "key.jks"), None, KEY_PASSWORD, PASSWORD)
