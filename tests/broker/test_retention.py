@@ -23,7 +23,7 @@ from semel.lane.topics import DeleteExpired
 from semel.records import batch as record_batch
 from semel.records.records import Record, encode_batch
 from semel.types import Offset, TopicPartition
-from semel.volumes.writing import CompactionPlan, Made
+from semel.volumes.plans import CompactionPlan, Made
 from semel.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -21,7 +21,7 @@ from semel.lane.topics import CreateTopic, DeleteRecords
 from semel.records import batch as record_batch
 from semel.types import TopicPartition
 from semel.volumes.making import MakesApart, VolumeMaker
-from semel.volumes.writing import CompactionPlan, Made, MeasuringPlan, SettlingPlan, SourceSize
+from semel.volumes.plans import CompactionPlan, Made, MeasuringPlan, SettlingPlan, SourceSize
 from support.seeded_loop import run
 
 PLACES = {"base offset": 7, "length": 11, "magic": 16, "checksum": 17, "records": 70}

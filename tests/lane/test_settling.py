@@ -28,8 +28,8 @@ from semel.records import batch as record_batch
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import Offset, Position, TopicPartition
 from semel.volumes.making import MakesHere
+from semel.volumes.plans import Made, SettlingPlan
 from semel.volumes.store import DeviceVolumes
-from semel.volumes.writing import Made, SettlingPlan
 from support.handled import LoopClock, SeededRandomness
 from support.seeded_loop import run
 

@@ -26,7 +26,8 @@ from semel.lane.view import PartitionView
 from semel.types import Offset, Position
 from semel.volumes import store
 from semel.volumes.making import MakesHere
-from semel.volumes.writing import Compaction, CompactionPlan, Made, SettlingPlan, _File
+from semel.volumes.plans import Compaction, CompactionPlan, Made, SettlingPlan
+from semel.volumes.writing import _File
 
 # Retention
 

@@ -10,7 +10,7 @@ from semel.lane.settling import Settling
 from semel.lane.state import LaneState
 from semel.lane.view import PartitionView
 from semel.types import Offset
-from semel.volumes.writing import Compaction
+from semel.volumes.plans import Compaction
 
 if TYPE_CHECKING:
     from semel.lane.lane import Lane

@@ -22,8 +22,7 @@ from semel.lane.state import LaneState
 from semel.lane.view import PartitionView
 from semel.types import Position, TopicPartition
 from semel.volumes.making import BYTES_PER_S_MIN, MakesNone, VolumeMaker
-from semel.volumes.store import NoVolumes, VolumeStore
-from semel.volumes.writing import (
+from semel.volumes.plans import (
     Compacted,
     Compaction,
     CompactionPlan,
@@ -33,6 +32,7 @@ from semel.volumes.writing import (
     SourceSize,
     UnreadableBatch,
 )
+from semel.volumes.store import NoVolumes, VolumeStore
 from semel.world import Moment, Randomness
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from semel.journal.pages import damaged
 from semel.journal.sealed import HEADER_SIZE, read_header
 from semel.types import Buffer
 from semel.volumes.making import VolumeMaker
+from semel.volumes.plans import CompactionPlan, Made, MeasuringPlan, SettlingPlan, SourceSize
 from semel.volumes.ranges import Range
-from semel.volumes.writing import CompactionPlan, Made, MeasuringPlan, SettlingPlan, SourceSize
 
 FETCHES_AT_ONCE: Final = 4
 PIECE_SIZE: Final = 4 * 2**20

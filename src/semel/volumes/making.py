@@ -17,19 +17,16 @@ import msgspec
 from semel.errors import CorruptJournal
 from semel.journal.file.device import Device, Job, finish
 from semel.journal.file.disk import FileDevice
-from semel.volumes.ranges import Range, RangesPlan, needed
-from semel.volumes.writing import (
+from semel.volumes.plans import (
     CompactionPlan,
     Made,
     MeasuringPlan,
     SettlingPlan,
     SourceSize,
-    Steps,
     UnreadableBatch,
-    compact,
-    measure,
-    write,
 )
+from semel.volumes.ranges import Range, RangesPlan, needed
+from semel.volumes.writing import Steps, compact, measure, write
 from semel.world import SystemClock
 
 BYTES_PER_S_MIN: Final = 32 * 2**20

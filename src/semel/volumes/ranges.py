@@ -16,13 +16,8 @@ from semel.journal.index_files import AnySealedIndex, open_index
 from semel.journal.pages import Pages
 from semel.journal.sealed import NO_ENTRY
 from semel.journal.stretch import copied
-from semel.volumes.writing import (
-    INDEX_BYTES_HELD,
-    CompactionPlan,
-    Portion,
-    SettlingPlan,
-    first_live,
-)
+from semel.volumes.plans import CompactionPlan, Portion, SettlingPlan
+from semel.volumes.writing import INDEX_BYTES_HELD, first_live
 
 GAP_MAX: Final = 256 * 1024
 """Bytes that cost less to fetch than another request would."""
