@@ -20,7 +20,7 @@ SHARED = (
     "PIECES_AT_ONCE",
     "REQUEST_ELEMENT_COUNT_MAX",
     "RESPONSE_ELEMENT_COUNT_MAX",
-    "UVARINT",
+    "ONE_BYTE",
     "Malformed",
     "Records",
     "all_steps",

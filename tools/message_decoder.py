@@ -177,7 +177,6 @@ class Decoder:
             self.code.line("position = end")
 
     def _array(self, field: Field, flexible: bool, target: str) -> None:
-        # Each array has its own: compiled, a loop would follow a count that is changed within it.
         count = self.code.name(target, "count")
         self._length(count, "array", flexible)
         if field.structure is not None:
@@ -206,7 +205,8 @@ class Decoder:
                 return
             self.code.line(f"room -= {count}")
             self.code.line(f"{target} = []")
-            with self.code.block(f"for _ in range({count}):"):
+            with self.code.block(f"while {count}:"):
+                self.code.line(f"{count} -= 1")
                 if field.structure is not None:
                     built = self._structure(field.structure, target)
                 else:

@@ -16,7 +16,7 @@ class Encoder:
         self.classes = classes
         self.in_steps = in_steps
         self._run: list[tuple[str, str]] = []
-        self._write = "write"
+        self._write = "pieces.append"
         self._label = ""
 
     def write(self, function: str, layout: Layout) -> None:
@@ -28,7 +28,6 @@ class Encoder:
             if scatter or self.in_steps:
                 self.code.line("output: list[Buffer] = []")
             self.code.line("pieces: list[Buffer] = []")
-            self.code.line("write = pieces.append")
             self._structure(layout.structure, "message", "")
             self._flush()
             if self.in_steps:
@@ -61,10 +60,10 @@ class Encoder:
         letters = "".join(letter for letter, _ in self._run)
         values = ", ".join(value for _, value in self._run if value)
         self._run = []
-        if not letters:
-            self.code.line(f"{self._write}(UVARINT[{length} + 1])")
-            return
         self.code.line(f"size = {length} + 1")
+        if not letters:
+            self.code.line(f"{self._write}(ONE_BYTE[size] if size < 128 else uvarint(size))")
+            return
         with self.code.block("if size < 128:"):
             joined = f"{values}, size" if values else "size"
             self.code.line(f"{self._write}({self.code.pack(letters + 'B')}({joined}))")
@@ -78,8 +77,30 @@ class Encoder:
         if structure.flexible and structure.tagged:
             self._flush()
             self._tags(structure, source, path)
-        elif structure.flexible:
+        elif structure.flexible and not self._ends_with_branches(structure):
             self._run.append(("x", ""))
+
+    def _ends_with_branches(self, structure: Structure) -> bool:
+        """Whether the last field, if it is null, is written together with what stands behind it."""
+        return (
+            structure.flexible
+            and not structure.tagged
+            and bool(structure.plain)
+            and self._has_branches(structure, structure.plain[-1])
+        )
+
+    def _has_branches(self, structure: Structure, field: Field) -> bool:
+        """One for null, one for any other value."""
+        if field.fixed or not field.nullable or (field.kind == "structure" and not field.array):
+            return False
+        return self._is_optional(structure, field)
+
+    def _is_optional(self, structure: Structure, field: Field) -> bool:
+        """Whether there is a version in which it may be null."""
+        merged = next(
+            merged for merged in self.classes[structure.name].fields if merged.name == field.name
+        )
+        return merged.python_type.endswith("| None")
 
     def _field(self, field: Field, structure: Structure, source: str, path: str) -> None:
         flexible = structure.flexible
@@ -95,26 +116,25 @@ class Encoder:
             return
         value = self.code.name(path, field.name)
         self.code.line(f"{value} = {source}")
-        merged = next(
-            merged for merged in self.classes[structure.name].fields if merged.name == field.name
-        )
-        if not merged.python_type.endswith("| None"):
-            self._value(field, flexible, value)
-        elif not field.nullable:
-            with self.code.block(f"if {value} is None:"):
-                label = f"{structure.name}.{field.name}"
-                self.code.line(f'raise null_refused("{label}", {self._label})')
-            self._value(field, flexible, value)
-        else:
+        if self._has_branches(structure, field):
             # Both branches begin behind the same bytes.
             self._flush()
+            is_last = field is structure.plain[-1] and self._ends_with_branches(structure)
             with self.code.block(f"if {value} is None:"):
                 size = 1 if flexible else 2 if field.kind == "string" and not field.array else 4
                 null = b"\0" if flexible else b"\xff" * size
-                self.code.line(f"{self._write}({null!r})")
+                self.code.line(f"{self._write}({null + NO_TAGS * is_last!r})")
             with self.code.block("else:"):
                 self._value(field, flexible, value)
+                if is_last:
+                    self._run.append(("x", ""))
                 self._flush()
+            return
+        if self._is_optional(structure, field):
+            with self.code.block(f"if {value} is None:"):
+                label = f"{structure.name}.{field.name}"
+                self.code.line(f'raise null_refused("{label}", {self._label})')
+        self._value(field, flexible, value)
 
     def _nullable_structure(self, structure: Structure, source: str, value: str) -> None:
         """A byte before it says whether it is there."""

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 RESERVED = frozenset(
     {
-        "buffer", "position", "limit", "message", "pieces", "output", "write", "size",
+        "buffer", "position", "limit", "message", "pieces", "output", "size",
         "end", "view", "room", "tag", "text", "tag_count", "struct", "uvarint",
     }
 )  # fmt: skip

@@ -90,16 +90,6 @@ def uvarint(value: int) -> bytes:
     return bytes(encoded)
 
 
-class _Uvarints(dict[int, bytes]):
-    """Those of one byte, which nearly all are, take one look-up; the others are made each time."""
-
-    def __missing__(self, value: int) -> bytes:
-        return uvarint(value)
-
-
-UVARINT: Final = _Uvarints(enumerate(ONE_BYTE))
-
-
 def skip_tags(buffer: Buffer, position: int) -> int:
     """The position behind a section of tagged fields of which none is known."""
     count, position = read_uvarint(buffer, position)

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 25
 
@@ -56,15 +56,14 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AddOffsetsToTxnRe
 
 def _encode_request_v0(message: AddOffsetsToTxnRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     text = transactional_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_qhh(message.producer_id, message.producer_epoch, len(text)))
-    write(text)
+    pieces.append(_pack_qhh(message.producer_id, message.producer_epoch, len(text)))
+    pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -102,20 +101,20 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[AddOffsetsToTxnRe
 
 def _encode_request_v3(message: AddOffsetsToTxnRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     text = transactional_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     group_id = message.group_id
     text = group_id.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_qhB(message.producer_id, message.producer_epoch, size))
+        pieces.append(_pack_qhB(message.producer_id, message.producer_epoch, size))
     else:
-        write(_pack_qh(message.producer_id, message.producer_epoch) + uvarint(size))
-    write(text)
-    write(b'\x00')
+        pieces.append(_pack_qh(message.producer_id, message.producer_epoch) + uvarint(size))
+    pieces.append(text)
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -170,8 +169,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AddOffsetsToTxnR
 
 def _encode_response_v0(message: AddOffsetsToTxnResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     return [b"".join(pieces)]
 
 
@@ -188,8 +186,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[AddOffsetsToTxnR
 
 def _encode_response_v3(message: AddOffsetsToTxnResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_ihx(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ihx(message.throttle_time_ms, message.error_code))
     return [b"".join(pieces)]
 
 

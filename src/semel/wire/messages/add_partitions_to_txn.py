@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 24
 
@@ -63,7 +63,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
     else:
         room -= v3_and_below_topics_count
         v3_and_below_topics = []
-        for _ in range(v3_and_below_topics_count):
+        while v3_and_below_topics_count:
+            v3_and_below_topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -90,21 +91,20 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
 
 def _encode_request_v0(message: AddPartitionsToTxnRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     v3_and_below_transactional_id = message.v3_and_below_transactional_id
     text = v3_and_below_transactional_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     v3_and_below_topics = message.v3_and_below_topics
-    write(_pack_qhi(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch, len(v3_and_below_topics)))
+    pieces.append(_pack_qhi(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch, len(v3_and_below_topics)))
     for v3_and_below_topics_element in v3_and_below_topics:
         v3_and_below_topics_name = v3_and_below_topics_element.name
         text = v3_and_below_topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         v3_and_below_topics_partitions = v3_and_below_topics_element.partitions
-        write(_pack_i(len(v3_and_below_topics_partitions)))
-        write(pack(f">{len(v3_and_below_topics_partitions)}i", *v3_and_below_topics_partitions))
+        pieces.append(_pack_i(len(v3_and_below_topics_partitions)))
+        pieces.append(pack(f">{len(v3_and_below_topics_partitions)}i", *v3_and_below_topics_partitions))
     return [b"".join(pieces)]
 
 
@@ -134,7 +134,8 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
     else:
         room -= v3_and_below_topics_count
         v3_and_below_topics = []
-        for _ in range(v3_and_below_topics_count):
+        while v3_and_below_topics_count:
+            v3_and_below_topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -174,27 +175,29 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
 
 def _encode_request_v3(message: AddPartitionsToTxnRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     v3_and_below_transactional_id = message.v3_and_below_transactional_id
     text = v3_and_below_transactional_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     v3_and_below_topics = message.v3_and_below_topics
     size = len(v3_and_below_topics) + 1
     if size < 128:
-        write(_pack_qhB(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch, size))
+        pieces.append(_pack_qhB(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch, size))
     else:
-        write(_pack_qh(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch) + uvarint(size))
+        pieces.append(_pack_qh(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch) + uvarint(size))
     for v3_and_below_topics_element in v3_and_below_topics:
         v3_and_below_topics_name = v3_and_below_topics_element.name
         text = v3_and_below_topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         v3_and_below_topics_partitions = v3_and_below_topics_element.partitions
-        write(UVARINT[len(v3_and_below_topics_partitions) + 1])
-        write(pack(f">{len(v3_and_below_topics_partitions)}i", *v3_and_below_topics_partitions))
-        write(b'\x00')
-    write(b'\x00')
+        size = len(v3_and_below_topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(pack(f">{len(v3_and_below_topics_partitions)}i", *v3_and_below_topics_partitions))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -259,7 +262,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
     else:
         room -= results_by_topic_v3_and_below_count
         results_by_topic_v3_and_below = []
-        for _ in range(results_by_topic_v3_and_below_count):
+        while results_by_topic_v3_and_below_count:
+            results_by_topic_v3_and_below_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -278,7 +282,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
             else:
                 room -= results_by_topic_v3_and_below_results_by_partition_count
                 results_by_topic_v3_and_below_results_by_partition = []
-                for _ in range(results_by_topic_v3_and_below_results_by_partition_count):
+                while results_by_topic_v3_and_below_results_by_partition_count:
+                    results_by_topic_v3_and_below_results_by_partition_count -= 1
                     results_by_topic_v3_and_below_results_by_partition_partition_index, results_by_topic_v3_and_below_results_by_partition_partition_error_code = _unpack_ih(buffer, position)
                     position += 6
                     results_by_topic_v3_and_below_results_by_partition.append(AddPartitionsToTxnPartitionResult(results_by_topic_v3_and_below_results_by_partition_partition_index, results_by_topic_v3_and_below_results_by_partition_partition_error_code))
@@ -290,18 +295,17 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
 
 def _encode_response_v0(message: AddPartitionsToTxnResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     results_by_topic_v3_and_below = message.results_by_topic_v3_and_below
-    write(_pack_ii(message.throttle_time_ms, len(results_by_topic_v3_and_below)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(results_by_topic_v3_and_below)))
     for results_by_topic_v3_and_below_element in results_by_topic_v3_and_below:
         results_by_topic_v3_and_below_name = results_by_topic_v3_and_below_element.name
         text = results_by_topic_v3_and_below_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         results_by_topic_v3_and_below_results_by_partition = results_by_topic_v3_and_below_element.results_by_partition
-        write(_pack_i(len(results_by_topic_v3_and_below_results_by_partition)))
+        pieces.append(_pack_i(len(results_by_topic_v3_and_below_results_by_partition)))
         for results_by_topic_v3_and_below_results_by_partition_element in results_by_topic_v3_and_below_results_by_partition:
-            write(_pack_ih(results_by_topic_v3_and_below_results_by_partition_element.partition_index, results_by_topic_v3_and_below_results_by_partition_element.partition_error_code))
+            pieces.append(_pack_ih(results_by_topic_v3_and_below_results_by_partition_element.partition_index, results_by_topic_v3_and_below_results_by_partition_element.partition_error_code))
     return [b"".join(pieces)]
 
 
@@ -321,7 +325,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
     else:
         room -= results_by_topic_v3_and_below_count
         results_by_topic_v3_and_below = []
-        for _ in range(results_by_topic_v3_and_below_count):
+        while results_by_topic_v3_and_below_count:
+            results_by_topic_v3_and_below_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -345,7 +350,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
             else:
                 room -= results_by_topic_v3_and_below_results_by_partition_count
                 results_by_topic_v3_and_below_results_by_partition = []
-                for _ in range(results_by_topic_v3_and_below_results_by_partition_count):
+                while results_by_topic_v3_and_below_results_by_partition_count:
+                    results_by_topic_v3_and_below_results_by_partition_count -= 1
                     results_by_topic_v3_and_below_results_by_partition_partition_index, results_by_topic_v3_and_below_results_by_partition_partition_error_code, results_by_topic_v3_and_below_results_by_partition_tag_count = _unpack_ihB(buffer, position)
                     position += 7
                     if results_by_topic_v3_and_below_results_by_partition_tag_count:
@@ -367,24 +373,25 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
 
 def _encode_response_v3(message: AddPartitionsToTxnResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     results_by_topic_v3_and_below = message.results_by_topic_v3_and_below
     size = len(results_by_topic_v3_and_below) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for results_by_topic_v3_and_below_element in results_by_topic_v3_and_below:
         results_by_topic_v3_and_below_name = results_by_topic_v3_and_below_element.name
         text = results_by_topic_v3_and_below_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         results_by_topic_v3_and_below_results_by_partition = results_by_topic_v3_and_below_element.results_by_partition
-        write(UVARINT[len(results_by_topic_v3_and_below_results_by_partition) + 1])
+        size = len(results_by_topic_v3_and_below_results_by_partition) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for results_by_topic_v3_and_below_results_by_partition_element in results_by_topic_v3_and_below_results_by_partition:
-            write(_pack_ihx(results_by_topic_v3_and_below_results_by_partition_element.partition_index, results_by_topic_v3_and_below_results_by_partition_element.partition_error_code))
-        write(b'\x00')
-    write(b'\x00')
+            pieces.append(_pack_ihx(results_by_topic_v3_and_below_results_by_partition_element.partition_index, results_by_topic_v3_and_below_results_by_partition_element.partition_error_code))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

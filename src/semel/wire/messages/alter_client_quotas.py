@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 49
 
@@ -65,7 +65,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterClientQuotas
     else:
         room -= entries_count
         entries = []
-        for _ in range(entries_count):
+        while entries_count:
+            entries_count -= 1
             entries_entity_count, = _unpack_i(buffer, position)
             position += 4
             entries_entity: list[EntityData]
@@ -76,7 +77,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterClientQuotas
             else:
                 room -= entries_entity_count
                 entries_entity = []
-                for _ in range(entries_entity_count):
+                while entries_entity_count:
+                    entries_entity_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -107,7 +109,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterClientQuotas
             else:
                 room -= entries_ops_count
                 entries_ops = []
-                for _ in range(entries_ops_count):
+                while entries_ops_count:
+                    entries_ops_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -129,33 +132,32 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterClientQuotas
 
 def _encode_request_v0(message: AlterClientQuotasRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     entries = message.entries
-    write(_pack_i(len(entries)))
+    pieces.append(_pack_i(len(entries)))
     for entries_element in entries:
         entries_entity = entries_element.entity
-        write(_pack_i(len(entries_entity)))
+        pieces.append(_pack_i(len(entries_entity)))
         for entries_entity_element in entries_entity:
             entries_entity_entity_type = entries_entity_element.entity_type
             text = entries_entity_entity_type.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             entries_entity_entity_name = entries_entity_element.entity_name
             if entries_entity_entity_name is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = entries_entity_entity_name.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
         entries_ops = entries_element.ops
-        write(_pack_i(len(entries_ops)))
+        pieces.append(_pack_i(len(entries_ops)))
         for entries_ops_element in entries_ops:
             entries_ops_key = entries_ops_element.key
             text = entries_ops_key.encode()
-            write(_pack_h(len(text)))
-            write(text)
-            write(_pack_dt(entries_ops_element.value, entries_ops_element.remove))
-    write(_pack_t(message.validate_only))
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
+            pieces.append(_pack_dt(entries_ops_element.value, entries_ops_element.remove))
+    pieces.append(_pack_t(message.validate_only))
     return [b"".join(pieces)]
 
 
@@ -175,7 +177,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[AlterClientQuotas
     else:
         room -= entries_count
         entries = []
-        for _ in range(entries_count):
+        while entries_count:
+            entries_count -= 1
             entries_entity_count = buffer[position]
             position += 1
             if entries_entity_count > 127:
@@ -189,7 +192,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[AlterClientQuotas
             else:
                 room -= entries_entity_count
                 entries_entity = []
-                for _ in range(entries_entity_count):
+                while entries_entity_count:
+                    entries_entity_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -230,7 +234,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[AlterClientQuotas
             else:
                 room -= entries_ops_count
                 entries_ops = []
-                for _ in range(entries_ops_count):
+                while entries_ops_count:
+                    entries_ops_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -262,35 +267,40 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[AlterClientQuotas
 
 def _encode_request_v1(message: AlterClientQuotasRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     entries = message.entries
-    write(UVARINT[len(entries) + 1])
+    size = len(entries) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for entries_element in entries:
         entries_entity = entries_element.entity
-        write(UVARINT[len(entries_entity) + 1])
+        size = len(entries_entity) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for entries_entity_element in entries_entity:
             entries_entity_entity_type = entries_entity_element.entity_type
             text = entries_entity_entity_type.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             entries_entity_entity_name = entries_entity_element.entity_name
             if entries_entity_entity_name is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 text = entries_entity_entity_name.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-            write(b'\x00')
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+                pieces.append(b'\x00')
         entries_ops = entries_element.ops
-        write(UVARINT[len(entries_ops) + 1])
+        size = len(entries_ops) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for entries_ops_element in entries_ops:
             entries_ops_key = entries_ops_element.key
             text = entries_ops_key.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-            write(_pack_dtx(entries_ops_element.value, entries_ops_element.remove))
-        write(b'\x00')
-    write(_pack_tx(message.validate_only))
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(_pack_dtx(entries_ops_element.value, entries_ops_element.remove))
+        pieces.append(b'\x00')
+    pieces.append(_pack_tx(message.validate_only))
     return [b"".join(pieces)]
 
 
@@ -347,7 +357,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AlterClientQuota
     else:
         room -= entries_count
         entries = []
-        for _ in range(entries_count):
+        while entries_count:
+            entries_count -= 1
             entries_error_code, size = _unpack_hh(buffer, position)
             position += 4
             entries_error_message: str | None
@@ -369,7 +380,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AlterClientQuota
             else:
                 room -= entries_entity_count
                 entries_entity = []
-                for _ in range(entries_entity_count):
+                while entries_entity_count:
+                    entries_entity_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -398,32 +410,31 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AlterClientQuota
 
 def _encode_response_v0(message: AlterClientQuotasResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     entries = message.entries
-    write(_pack_ii(message.throttle_time_ms, len(entries)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(entries)))
     for entries_element in entries:
         entries_error_message = entries_element.error_message
-        write(_pack_h(entries_element.error_code))
+        pieces.append(_pack_h(entries_element.error_code))
         if entries_error_message is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = entries_error_message.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         entries_entity = entries_element.entity
-        write(_pack_i(len(entries_entity)))
+        pieces.append(_pack_i(len(entries_entity)))
         for entries_entity_element in entries_entity:
             entries_entity_entity_type = entries_entity_element.entity_type
             text = entries_entity_entity_type.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             entries_entity_entity_name = entries_entity_element.entity_name
             if entries_entity_entity_name is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = entries_entity_entity_name.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -443,7 +454,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[AlterClientQuota
     else:
         room -= entries_count
         entries = []
-        for _ in range(entries_count):
+        while entries_count:
+            entries_count -= 1
             entries_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -470,7 +482,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[AlterClientQuota
             else:
                 room -= entries_entity_count
                 entries_entity = []
-                for _ in range(entries_entity_count):
+                while entries_entity_count:
+                    entries_entity_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -514,39 +527,42 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[AlterClientQuota
 
 def _encode_response_v1(message: AlterClientQuotasResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     entries = message.entries
     size = len(entries) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for entries_element in entries:
         entries_error_message = entries_element.error_message
-        write(_pack_h(entries_element.error_code))
+        pieces.append(_pack_h(entries_element.error_code))
         if entries_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = entries_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         entries_entity = entries_element.entity
-        write(UVARINT[len(entries_entity) + 1])
+        size = len(entries_entity) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for entries_entity_element in entries_entity:
             entries_entity_entity_type = entries_entity_element.entity_type
             text = entries_entity_entity_type.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             entries_entity_entity_name = entries_entity_element.entity_name
             if entries_entity_entity_name is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 text = entries_entity_entity_name.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-            write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

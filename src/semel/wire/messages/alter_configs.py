@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 33
 
@@ -61,7 +61,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterConfigsReque
     else:
         room -= resources_count
         resources = []
-        for _ in range(resources_count):
+        while resources_count:
+            resources_count -= 1
             resources_resource_type, size = _unpack_bh(buffer, position)
             position += 3
             if size < 0:
@@ -80,7 +81,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterConfigsReque
             else:
                 room -= resources_configs_count
                 resources_configs = []
-                for _ in range(resources_configs_count):
+                while resources_configs_count:
+                    resources_configs_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -111,29 +113,28 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterConfigsReque
 
 def _encode_request_v0(message: AlterConfigsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     resources = message.resources
-    write(_pack_i(len(resources)))
+    pieces.append(_pack_i(len(resources)))
     for resources_element in resources:
         resources_resource_name = resources_element.resource_name
         text = resources_resource_name.encode()
-        write(_pack_bh(resources_element.resource_type, len(text)))
-        write(text)
+        pieces.append(_pack_bh(resources_element.resource_type, len(text)))
+        pieces.append(text)
         resources_configs = resources_element.configs
-        write(_pack_i(len(resources_configs)))
+        pieces.append(_pack_i(len(resources_configs)))
         for resources_configs_element in resources_configs:
             resources_configs_name = resources_configs_element.name
             text = resources_configs_name.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             resources_configs_value = resources_configs_element.value
             if resources_configs_value is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = resources_configs_value.encode()
-                write(_pack_h(len(text)))
-                write(text)
-    write(_pack_t(message.validate_only))
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
+    pieces.append(_pack_t(message.validate_only))
     return [b"".join(pieces)]
 
 
@@ -153,7 +154,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[AlterConfigsReque
     else:
         room -= resources_count
         resources = []
-        for _ in range(resources_count):
+        while resources_count:
+            resources_count -= 1
             resources_resource_type, size = _unpack_bB(buffer, position)
             position += 1
             if size > 127:
@@ -178,7 +180,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[AlterConfigsReque
             else:
                 room -= resources_configs_count
                 resources_configs = []
-                for _ in range(resources_configs_count):
+                while resources_configs_count:
+                    resources_configs_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -222,35 +225,38 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[AlterConfigsReque
 
 def _encode_request_v2(message: AlterConfigsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     resources = message.resources
-    write(UVARINT[len(resources) + 1])
+    size = len(resources) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for resources_element in resources:
         resources_resource_name = resources_element.resource_name
         text = resources_resource_name.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_bB(resources_element.resource_type, size))
+            pieces.append(_pack_bB(resources_element.resource_type, size))
         else:
-            write(_pack_b(resources_element.resource_type) + uvarint(size))
-        write(text)
+            pieces.append(_pack_b(resources_element.resource_type) + uvarint(size))
+        pieces.append(text)
         resources_configs = resources_element.configs
-        write(UVARINT[len(resources_configs) + 1])
+        size = len(resources_configs) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for resources_configs_element in resources_configs:
             resources_configs_name = resources_configs_element.name
             text = resources_configs_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             resources_configs_value = resources_configs_element.value
             if resources_configs_value is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 text = resources_configs_value.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-            write(b'\x00')
-        write(b'\x00')
-    write(_pack_tx(message.validate_only))
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(_pack_tx(message.validate_only))
     return [b"".join(pieces)]
 
 
@@ -310,7 +316,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AlterConfigsResp
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             responses_error_code, size = _unpack_hh(buffer, position)
             position += 4
             responses_error_message: str | None
@@ -338,22 +345,21 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AlterConfigsResp
 
 def _encode_response_v0(message: AlterConfigsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
-    write(_pack_ii(message.throttle_time_ms, len(responses)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(responses)))
     for responses_element in responses:
         responses_error_message = responses_element.error_message
-        write(_pack_h(responses_element.error_code))
+        pieces.append(_pack_h(responses_element.error_code))
         if responses_error_message is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = responses_error_message.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         responses_resource_name = responses_element.resource_name
         text = responses_resource_name.encode()
-        write(_pack_bh(responses_element.resource_type, len(text)))
-        write(text)
+        pieces.append(_pack_bh(responses_element.resource_type, len(text)))
+        pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -373,7 +379,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[AlterConfigsResp
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             responses_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -414,32 +421,32 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[AlterConfigsResp
 
 def _encode_response_v2(message: AlterConfigsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
     size = len(responses) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for responses_element in responses:
         responses_error_message = responses_element.error_message
-        write(_pack_h(responses_element.error_code))
+        pieces.append(_pack_h(responses_element.error_code))
         if responses_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = responses_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         responses_resource_name = responses_element.resource_name
         text = responses_resource_name.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_bB(responses_element.resource_type, size))
+            pieces.append(_pack_bB(responses_element.resource_type, size))
         else:
-            write(_pack_b(responses_element.resource_type) + uvarint(size))
-        write(text)
-        write(b'\x00')
-    write(b'\x00')
+            pieces.append(_pack_b(responses_element.resource_type) + uvarint(size))
+        pieces.append(text)
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 51
 
@@ -62,7 +62,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterUserScramCre
     else:
         room -= deletions_count
         deletions = []
-        for _ in range(deletions_count):
+        while deletions_count:
+            deletions_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -91,7 +92,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterUserScramCre
     else:
         room -= upsertions_count
         upsertions = []
-        for _ in range(upsertions_count):
+        while upsertions_count:
+            upsertions_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -139,34 +141,38 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterUserScramCre
 
 def _encode_request_v0(message: AlterUserScramCredentialsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     deletions = message.deletions
-    write(UVARINT[len(deletions) + 1])
+    size = len(deletions) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for deletions_element in deletions:
         deletions_name = deletions_element.name
         text = deletions_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-        write(_pack_bx(deletions_element.mechanism))
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(_pack_bx(deletions_element.mechanism))
     upsertions = message.upsertions
-    write(UVARINT[len(upsertions) + 1])
+    size = len(upsertions) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for upsertions_element in upsertions:
         upsertions_name = upsertions_element.name
         text = upsertions_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         upsertions_salt = upsertions_element.salt
         size = len(upsertions_salt) + 1
         if size < 128:
-            write(_pack_biB(upsertions_element.mechanism, upsertions_element.iterations, size))
+            pieces.append(_pack_biB(upsertions_element.mechanism, upsertions_element.iterations, size))
         else:
-            write(_pack_bi(upsertions_element.mechanism, upsertions_element.iterations) + uvarint(size))
-        write(upsertions_salt)
+            pieces.append(_pack_bi(upsertions_element.mechanism, upsertions_element.iterations) + uvarint(size))
+        pieces.append(upsertions_salt)
         upsertions_salted_password = upsertions_element.salted_password
-        write(UVARINT[len(upsertions_salted_password) + 1])
-        write(upsertions_salted_password)
-        write(b'\x00')
-    write(b'\x00')
+        size = len(upsertions_salted_password) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(upsertions_salted_password)
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -224,7 +230,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AlterUserScramCr
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -264,28 +271,29 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AlterUserScramCr
 
 def _encode_response_v0(message: AlterUserScramCredentialsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
     size = len(results) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for results_element in results:
         results_user = results_element.user
         text = results_user.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         results_error_message = results_element.error_message
-        write(_pack_h(results_element.error_code))
+        pieces.append(_pack_h(results_element.error_code))
         if results_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = results_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 18
 
@@ -45,7 +45,6 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ApiVersionsReques
 
 def _encode_request_v0(message: ApiVersionsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     return [b"".join(pieces)]
 
 
@@ -82,16 +81,17 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsReques
 
 def _encode_request_v3(message: ApiVersionsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     client_software_name = message.client_software_name
     text = client_software_name.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     client_software_version = message.client_software_version
     text = client_software_version.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
-    write(b'\x00')
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -171,7 +171,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
     else:
         room -= api_keys_count
         api_keys = []
-        for _ in range(api_keys_count):
+        while api_keys_count:
+            api_keys_count -= 1
             api_keys_api_key, api_keys_min_version, api_keys_max_version = _unpack_hhh(buffer, position)
             position += 6
             api_keys.append(ApiVersion(api_keys_api_key, api_keys_min_version, api_keys_max_version))
@@ -182,11 +183,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
 
 def _encode_response_v0(message: ApiVersionsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     api_keys = message.api_keys
-    write(_pack_hi(message.error_code, len(api_keys)))
+    pieces.append(_pack_hi(message.error_code, len(api_keys)))
     for api_keys_element in api_keys:
-        write(_pack_hhh(api_keys_element.api_key, api_keys_element.min_version, api_keys_element.max_version))
+        pieces.append(_pack_hhh(api_keys_element.api_key, api_keys_element.min_version, api_keys_element.max_version))
     return [b"".join(pieces)]
 
 
@@ -203,7 +203,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
     else:
         room -= api_keys_count
         api_keys = []
-        for _ in range(api_keys_count):
+        while api_keys_count:
+            api_keys_count -= 1
             api_keys_api_key, api_keys_min_version, api_keys_max_version = _unpack_hhh(buffer, position)
             position += 6
             api_keys.append(ApiVersion(api_keys_api_key, api_keys_min_version, api_keys_max_version))
@@ -216,12 +217,11 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
 
 def _encode_response_v1(message: ApiVersionsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     api_keys = message.api_keys
-    write(_pack_hi(message.error_code, len(api_keys)))
+    pieces.append(_pack_hi(message.error_code, len(api_keys)))
     for api_keys_element in api_keys:
-        write(_pack_hhh(api_keys_element.api_key, api_keys_element.min_version, api_keys_element.max_version))
-    write(_pack_i(message.throttle_time_ms))
+        pieces.append(_pack_hhh(api_keys_element.api_key, api_keys_element.min_version, api_keys_element.max_version))
+    pieces.append(_pack_i(message.throttle_time_ms))
     return [b"".join(pieces)]
 
 
@@ -241,7 +241,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
     else:
         room -= api_keys_count
         api_keys = []
-        for _ in range(api_keys_count):
+        while api_keys_count:
+            api_keys_count -= 1
             api_keys_api_key, api_keys_min_version, api_keys_max_version, api_keys_tag_count = _unpack_hhhB(buffer, position)
             position += 7
             if api_keys_tag_count:
@@ -275,7 +276,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
                 else:
                     room -= supported_features_2_count
                     supported_features_2 = []
-                    for _ in range(supported_features_2_count):
+                    while supported_features_2_count:
+                        supported_features_2_count -= 1
                         size = buffer[position]
                         if size > 127:
                             size, position = read_uvarint(buffer, position)
@@ -310,7 +312,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
                 else:
                     room -= finalized_features_2_count
                     finalized_features_2 = []
-                    for _ in range(finalized_features_2_count):
+                    while finalized_features_2_count:
+                        finalized_features_2_count -= 1
                         size = buffer[position]
                         if size > 127:
                             size, position = read_uvarint(buffer, position)
@@ -342,16 +345,15 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
 
 def _encode_response_v3(message: ApiVersionsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     api_keys = message.api_keys
     size = len(api_keys) + 1
     if size < 128:
-        write(_pack_hB(message.error_code, size))
+        pieces.append(_pack_hB(message.error_code, size))
     else:
-        write(_pack_h(message.error_code) + uvarint(size))
+        pieces.append(_pack_h(message.error_code) + uvarint(size))
     for api_keys_element in api_keys:
-        write(_pack_hhhx(api_keys_element.api_key, api_keys_element.min_version, api_keys_element.max_version))
-    write(_pack_i(message.throttle_time_ms))
+        pieces.append(_pack_hhhx(api_keys_element.api_key, api_keys_element.min_version, api_keys_element.max_version))
+    pieces.append(_pack_i(message.throttle_time_ms))
     supported_features = message.supported_features
     finalized_features_epoch = message.finalized_features_epoch
     finalized_features = message.finalized_features
@@ -360,11 +362,13 @@ def _encode_response_v3(message: ApiVersionsResponse) -> list[Buffer]:
         tags: list[bytes] = []
         if supported_features:
             supported_features_pieces: list[Buffer] = []
-            supported_features_pieces.append(UVARINT[len(supported_features) + 1])
+            size = len(supported_features) + 1
+            supported_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for supported_features_element in supported_features:
                 supported_features_name = supported_features_element.name
                 text = supported_features_name.encode()
-                supported_features_pieces.append(UVARINT[len(text) + 1])
+                size = len(text) + 1
+                supported_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
                 supported_features_pieces.append(text)
                 supported_features_pieces.append(_pack_hhx(supported_features_element.min_version, supported_features_element.max_version))
             supported_features_joined = b"".join(supported_features_pieces)
@@ -376,11 +380,13 @@ def _encode_response_v3(message: ApiVersionsResponse) -> list[Buffer]:
             tags.append(b'\x01' + uvarint(len(finalized_features_epoch_joined)) + finalized_features_epoch_joined)
         if finalized_features:
             finalized_features_pieces: list[Buffer] = []
-            finalized_features_pieces.append(UVARINT[len(finalized_features) + 1])
+            size = len(finalized_features) + 1
+            finalized_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for finalized_features_element in finalized_features:
                 finalized_features_name = finalized_features_element.name
                 text = finalized_features_name.encode()
-                finalized_features_pieces.append(UVARINT[len(text) + 1])
+                size = len(text) + 1
+                finalized_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
                 finalized_features_pieces.append(text)
                 finalized_features_pieces.append(_pack_hhx(finalized_features_element.max_version_level, finalized_features_element.min_version_level))
             finalized_features_joined = b"".join(finalized_features_pieces)
@@ -390,10 +396,10 @@ def _encode_response_v3(message: ApiVersionsResponse) -> list[Buffer]:
             zk_migration_ready_pieces.append(_pack_t(zk_migration_ready))
             zk_migration_ready_joined = b"".join(zk_migration_ready_pieces)
             tags.append(b'\x03' + uvarint(len(zk_migration_ready_joined)) + zk_migration_ready_joined)
-        write(uvarint(len(tags)))
-        write(b"".join(tags))
+        pieces.append(uvarint(len(tags)))
+        pieces.append(b"".join(tags))
     else:
-        write(b'\x00')
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

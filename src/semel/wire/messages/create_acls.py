@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 30
 
@@ -59,7 +59,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[CreateAclsRequest
     else:
         room -= creations_count
         creations = []
-        for _ in range(creations_count):
+        while creations_count:
+            creations_count -= 1
             creations_resource_type, size = _unpack_bh(buffer, position)
             position += 3
             if size < 0:
@@ -94,23 +95,22 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[CreateAclsRequest
 
 def _encode_request_v1(message: CreateAclsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     creations = message.creations
-    write(_pack_i(len(creations)))
+    pieces.append(_pack_i(len(creations)))
     for creations_element in creations:
         creations_resource_name = creations_element.resource_name
         text = creations_resource_name.encode()
-        write(_pack_bh(creations_element.resource_type, len(text)))
-        write(text)
+        pieces.append(_pack_bh(creations_element.resource_type, len(text)))
+        pieces.append(text)
         creations_principal = creations_element.principal
         text = creations_principal.encode()
-        write(_pack_bh(creations_element.resource_pattern_type, len(text)))
-        write(text)
+        pieces.append(_pack_bh(creations_element.resource_pattern_type, len(text)))
+        pieces.append(text)
         creations_host = creations_element.host
         text = creations_host.encode()
-        write(_pack_h(len(text)))
-        write(text)
-        write(_pack_bb(creations_element.operation, creations_element.permission_type))
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
+        pieces.append(_pack_bb(creations_element.operation, creations_element.permission_type))
     return [b"".join(pieces)]
 
 
@@ -130,7 +130,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateAclsRequest
     else:
         room -= creations_count
         creations = []
-        for _ in range(creations_count):
+        while creations_count:
+            creations_count -= 1
             creations_resource_type, size = _unpack_bB(buffer, position)
             position += 1
             if size > 127:
@@ -179,32 +180,33 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateAclsRequest
 
 def _encode_request_v2(message: CreateAclsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     creations = message.creations
-    write(UVARINT[len(creations) + 1])
+    size = len(creations) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for creations_element in creations:
         creations_resource_name = creations_element.resource_name
         text = creations_resource_name.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_bB(creations_element.resource_type, size))
+            pieces.append(_pack_bB(creations_element.resource_type, size))
         else:
-            write(_pack_b(creations_element.resource_type) + uvarint(size))
-        write(text)
+            pieces.append(_pack_b(creations_element.resource_type) + uvarint(size))
+        pieces.append(text)
         creations_principal = creations_element.principal
         text = creations_principal.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_bB(creations_element.resource_pattern_type, size))
+            pieces.append(_pack_bB(creations_element.resource_pattern_type, size))
         else:
-            write(_pack_b(creations_element.resource_pattern_type) + uvarint(size))
-        write(text)
+            pieces.append(_pack_b(creations_element.resource_pattern_type) + uvarint(size))
+        pieces.append(text)
         creations_host = creations_element.host
         text = creations_host.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-        write(_pack_bbx(creations_element.operation, creations_element.permission_type))
-    write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(_pack_bbx(creations_element.operation, creations_element.permission_type))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -262,7 +264,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[CreateAclsRespon
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             results_error_code, size = _unpack_hh(buffer, position)
             position += 4
             results_error_message: str | None
@@ -282,18 +285,17 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[CreateAclsRespon
 
 def _encode_response_v1(message: CreateAclsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
-    write(_pack_ii(message.throttle_time_ms, len(results)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(results)))
     for results_element in results:
         results_error_message = results_element.error_message
-        write(_pack_h(results_element.error_code))
+        pieces.append(_pack_h(results_element.error_code))
         if results_error_message is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = results_error_message.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -313,7 +315,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreateAclsRespon
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             results_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -343,24 +346,24 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreateAclsRespon
 
 def _encode_response_v2(message: CreateAclsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
     size = len(results) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for results_element in results:
         results_error_message = results_element.error_message
-        write(_pack_h(results_element.error_code))
+        pieces.append(_pack_h(results_element.error_code))
         if results_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = results_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

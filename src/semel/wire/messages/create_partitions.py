@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 37
 
@@ -56,7 +56,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -77,7 +78,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
             else:
                 room -= topics_assignments_count
                 topics_assignments = []
-                for _ in range(topics_assignments_count):
+                while topics_assignments_count:
+                    topics_assignments_count -= 1
                     topics_assignments_broker_ids_count, = _unpack_i(buffer, position)
                     position += 4
                     topics_assignments_broker_ids: list[int]
@@ -99,25 +101,24 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
 
 def _encode_request_v0(message: CreatePartitionsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_assignments = topics_element.assignments
-        write(_pack_i(topics_element.count))
+        pieces.append(_pack_i(topics_element.count))
         if topics_assignments is None:
-            write(b'\xff\xff\xff\xff')
+            pieces.append(b'\xff\xff\xff\xff')
         else:
-            write(_pack_i(len(topics_assignments)))
+            pieces.append(_pack_i(len(topics_assignments)))
             for topics_assignments_element in topics_assignments:
                 topics_assignments_broker_ids = topics_assignments_element.broker_ids
-                write(_pack_i(len(topics_assignments_broker_ids)))
-                write(pack(f">{len(topics_assignments_broker_ids)}i", *topics_assignments_broker_ids))
-    write(_pack_it(message.timeout_ms, message.validate_only))
+                pieces.append(_pack_i(len(topics_assignments_broker_ids)))
+                pieces.append(pack(f">{len(topics_assignments_broker_ids)}i", *topics_assignments_broker_ids))
+    pieces.append(_pack_it(message.timeout_ms, message.validate_only))
     return [b"".join(pieces)]
 
 
@@ -137,7 +138,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -161,7 +163,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
             else:
                 room -= topics_assignments_count
                 topics_assignments = []
-                for _ in range(topics_assignments_count):
+                while topics_assignments_count:
+                    topics_assignments_count -= 1
                     topics_assignments_broker_ids_count = buffer[position]
                     position += 1
                     if topics_assignments_broker_ids_count > 127:
@@ -196,27 +199,30 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
 
 def _encode_request_v2(message: CreatePartitionsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(UVARINT[len(topics) + 1])
+    size = len(topics) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_assignments = topics_element.assignments
-        write(_pack_i(topics_element.count))
+        pieces.append(_pack_i(topics_element.count))
         if topics_assignments is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
-            write(UVARINT[len(topics_assignments) + 1])
+            size = len(topics_assignments) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for topics_assignments_element in topics_assignments:
                 topics_assignments_broker_ids = topics_assignments_element.broker_ids
-                write(UVARINT[len(topics_assignments_broker_ids) + 1])
-                write(pack(f">{len(topics_assignments_broker_ids)}i", *topics_assignments_broker_ids))
-                write(b'\x00')
-        write(b'\x00')
-    write(_pack_itx(message.timeout_ms, message.validate_only))
+                size = len(topics_assignments_broker_ids) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(pack(f">{len(topics_assignments_broker_ids)}i", *topics_assignments_broker_ids))
+                pieces.append(b'\x00')
+            pieces.append(b'\x00')
+    pieces.append(_pack_itx(message.timeout_ms, message.validate_only))
     return [b"".join(pieces)]
 
 
@@ -277,7 +283,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[CreatePartitions
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -305,22 +312,21 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[CreatePartitions
 
 def _encode_response_v0(message: CreatePartitionsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
-    write(_pack_ii(message.throttle_time_ms, len(results)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(results)))
     for results_element in results:
         results_name = results_element.name
         text = results_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         results_error_message = results_element.error_message
-        write(_pack_h(results_element.error_code))
+        pieces.append(_pack_h(results_element.error_code))
         if results_error_message is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = results_error_message.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -340,7 +346,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreatePartitions
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -380,28 +387,29 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreatePartitions
 
 def _encode_response_v2(message: CreatePartitionsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
     size = len(results) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for results_element in results:
         results_name = results_element.name
         text = results_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         results_error_message = results_element.error_message
-        write(_pack_h(results_element.error_code))
+        pieces.append(_pack_h(results_element.error_code))
         if results_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = results_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

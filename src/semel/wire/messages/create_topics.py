@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 19
 
@@ -73,7 +73,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -92,7 +93,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
             else:
                 room -= topics_assignments_count
                 topics_assignments = []
-                for _ in range(topics_assignments_count):
+                while topics_assignments_count:
+                    topics_assignments_count -= 1
                     topics_assignments_partition_index, topics_assignments_broker_ids_count = _unpack_ii(buffer, position)
                     position += 8
                     topics_assignments_broker_ids: list[int]
@@ -114,7 +116,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
             else:
                 room -= topics_configs_count
                 topics_configs = []
-                for _ in range(topics_configs_count):
+                while topics_configs_count:
+                    topics_configs_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -145,35 +148,34 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
 
 def _encode_request_v2(message: CreateTopicsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_assignments = topics_element.assignments
-        write(_pack_ihi(topics_element.num_partitions, topics_element.replication_factor, len(topics_assignments)))
+        pieces.append(_pack_ihi(topics_element.num_partitions, topics_element.replication_factor, len(topics_assignments)))
         for topics_assignments_element in topics_assignments:
             topics_assignments_broker_ids = topics_assignments_element.broker_ids
-            write(_pack_ii(topics_assignments_element.partition_index, len(topics_assignments_broker_ids)))
-            write(pack(f">{len(topics_assignments_broker_ids)}i", *topics_assignments_broker_ids))
+            pieces.append(_pack_ii(topics_assignments_element.partition_index, len(topics_assignments_broker_ids)))
+            pieces.append(pack(f">{len(topics_assignments_broker_ids)}i", *topics_assignments_broker_ids))
         topics_configs = topics_element.configs
-        write(_pack_i(len(topics_configs)))
+        pieces.append(_pack_i(len(topics_configs)))
         for topics_configs_element in topics_configs:
             topics_configs_name = topics_configs_element.name
             text = topics_configs_name.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             topics_configs_value = topics_configs_element.value
             if topics_configs_value is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = topics_configs_value.encode()
-                write(_pack_h(len(text)))
-                write(text)
-    write(_pack_it(message.timeout_ms, message.validate_only))
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
+    pieces.append(_pack_it(message.timeout_ms, message.validate_only))
     return [b"".join(pieces)]
 
 
@@ -193,7 +195,8 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -217,7 +220,8 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
             else:
                 room -= topics_assignments_count
                 topics_assignments = []
-                for _ in range(topics_assignments_count):
+                while topics_assignments_count:
+                    topics_assignments_count -= 1
                     topics_assignments_partition_index, topics_assignments_broker_ids_count = _unpack_iB(buffer, position)
                     position += 5
                     if topics_assignments_broker_ids_count > 127:
@@ -249,7 +253,8 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
             else:
                 room -= topics_configs_count
                 topics_configs = []
-                for _ in range(topics_configs_count):
+                while topics_configs_count:
+                    topics_configs_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -293,46 +298,50 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
 
 def _encode_request_v5(message: CreateTopicsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(UVARINT[len(topics) + 1])
+    size = len(topics) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_assignments = topics_element.assignments
         size = len(topics_assignments) + 1
         if size < 128:
-            write(_pack_ihB(topics_element.num_partitions, topics_element.replication_factor, size))
+            pieces.append(_pack_ihB(topics_element.num_partitions, topics_element.replication_factor, size))
         else:
-            write(_pack_ih(topics_element.num_partitions, topics_element.replication_factor) + uvarint(size))
+            pieces.append(_pack_ih(topics_element.num_partitions, topics_element.replication_factor) + uvarint(size))
         for topics_assignments_element in topics_assignments:
             topics_assignments_broker_ids = topics_assignments_element.broker_ids
             size = len(topics_assignments_broker_ids) + 1
             if size < 128:
-                write(_pack_iB(topics_assignments_element.partition_index, size))
+                pieces.append(_pack_iB(topics_assignments_element.partition_index, size))
             else:
-                write(_pack_i(topics_assignments_element.partition_index) + uvarint(size))
-            write(pack(f">{len(topics_assignments_broker_ids)}i", *topics_assignments_broker_ids))
-            write(b'\x00')
+                pieces.append(_pack_i(topics_assignments_element.partition_index) + uvarint(size))
+            pieces.append(pack(f">{len(topics_assignments_broker_ids)}i", *topics_assignments_broker_ids))
+            pieces.append(b'\x00')
         topics_configs = topics_element.configs
-        write(UVARINT[len(topics_configs) + 1])
+        size = len(topics_configs) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_configs_element in topics_configs:
             topics_configs_name = topics_configs_element.name
             text = topics_configs_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             topics_configs_value = topics_configs_element.value
             if topics_configs_value is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 text = topics_configs_value.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-            write(b'\x00')
-        write(b'\x00')
-    write(_pack_itx(message.timeout_ms, message.validate_only))
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(_pack_itx(message.timeout_ms, message.validate_only))
     return [b"".join(pieces)]
 
 
@@ -410,7 +419,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -438,22 +448,21 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
 
 def _encode_response_v2(message: CreateTopicsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_ii(message.throttle_time_ms, len(topics)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_error_message = topics_element.error_message
-        write(_pack_h(topics_element.error_code))
+        pieces.append(_pack_h(topics_element.error_code))
         if topics_error_message is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = topics_error_message.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -473,7 +482,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -510,7 +520,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
             else:
                 room -= topics_configs_count
                 topics_configs = []
-                for _ in range(topics_configs_count):
+                while topics_configs_count:
+                    topics_configs_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -569,45 +580,49 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
 
 def _encode_response_v5(message: CreateTopicsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_error_message = topics_element.error_message
-        write(_pack_h(topics_element.error_code))
+        pieces.append(_pack_h(topics_element.error_code))
         if topics_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = topics_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         topics_configs = topics_element.configs
-        write(_pack_ih(topics_element.num_partitions, topics_element.replication_factor))
+        pieces.append(_pack_ih(topics_element.num_partitions, topics_element.replication_factor))
         if topics_configs is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
-            write(UVARINT[len(topics_configs) + 1])
+            size = len(topics_configs) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for topics_configs_element in topics_configs:
                 topics_configs_name = topics_configs_element.name
                 text = topics_configs_name.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
                 topics_configs_value = topics_configs_element.value
                 if topics_configs_value is None:
-                    write(b'\x00')
+                    pieces.append(b'\x00')
                 else:
                     text = topics_configs_value.encode()
-                    write(UVARINT[len(text) + 1])
-                    write(text)
-                write(_pack_tbtx(topics_configs_element.read_only, topics_configs_element.config_source, topics_configs_element.is_sensitive))
+                    size = len(text) + 1
+                    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    pieces.append(text)
+                pieces.append(_pack_tbtx(topics_configs_element.read_only, topics_configs_element.config_source, topics_configs_element.is_sensitive))
         topics_topic_config_error_code = topics_element.topic_config_error_code
         if topics_topic_config_error_code != 0:
             topics_tags: list[bytes] = []
@@ -616,11 +631,11 @@ def _encode_response_v5(message: CreateTopicsResponse) -> list[Buffer]:
                 topics_topic_config_error_code_pieces.append(_pack_h(topics_topic_config_error_code))
                 topics_topic_config_error_code_joined = b"".join(topics_topic_config_error_code_pieces)
                 topics_tags.append(b'\x00' + uvarint(len(topics_topic_config_error_code_joined)) + topics_topic_config_error_code_joined)
-            write(uvarint(len(topics_tags)))
-            write(b"".join(topics_tags))
+            pieces.append(uvarint(len(topics_tags)))
+            pieces.append(b"".join(topics_tags))
         else:
-            write(b'\x00')
-    write(b'\x00')
+            pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -640,7 +655,8 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -677,7 +693,8 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
             else:
                 room -= topics_configs_count
                 topics_configs = []
-                for _ in range(topics_configs_count):
+                while topics_configs_count:
+                    topics_configs_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -736,45 +753,49 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
 
 def _encode_response_v7(message: CreateTopicsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_error_message = topics_element.error_message
-        write(_pack_16sh(topics_element.topic_id, topics_element.error_code))
+        pieces.append(_pack_16sh(topics_element.topic_id, topics_element.error_code))
         if topics_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = topics_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         topics_configs = topics_element.configs
-        write(_pack_ih(topics_element.num_partitions, topics_element.replication_factor))
+        pieces.append(_pack_ih(topics_element.num_partitions, topics_element.replication_factor))
         if topics_configs is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
-            write(UVARINT[len(topics_configs) + 1])
+            size = len(topics_configs) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for topics_configs_element in topics_configs:
                 topics_configs_name = topics_configs_element.name
                 text = topics_configs_name.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
                 topics_configs_value = topics_configs_element.value
                 if topics_configs_value is None:
-                    write(b'\x00')
+                    pieces.append(b'\x00')
                 else:
                     text = topics_configs_value.encode()
-                    write(UVARINT[len(text) + 1])
-                    write(text)
-                write(_pack_tbtx(topics_configs_element.read_only, topics_configs_element.config_source, topics_configs_element.is_sensitive))
+                    size = len(text) + 1
+                    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    pieces.append(text)
+                pieces.append(_pack_tbtx(topics_configs_element.read_only, topics_configs_element.config_source, topics_configs_element.is_sensitive))
         topics_topic_config_error_code = topics_element.topic_config_error_code
         if topics_topic_config_error_code != 0:
             topics_tags: list[bytes] = []
@@ -783,11 +804,11 @@ def _encode_response_v7(message: CreateTopicsResponse) -> list[Buffer]:
                 topics_topic_config_error_code_pieces.append(_pack_h(topics_topic_config_error_code))
                 topics_topic_config_error_code_joined = b"".join(topics_topic_config_error_code_pieces)
                 topics_tags.append(b'\x00' + uvarint(len(topics_topic_config_error_code_joined)) + topics_topic_config_error_code_joined)
-            write(uvarint(len(topics_tags)))
-            write(b"".join(topics_tags))
+            pieces.append(uvarint(len(topics_tags)))
+            pieces.append(b"".join(topics_tags))
         else:
-            write(b'\x00')
-    write(b'\x00')
+            pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 31
 
@@ -59,7 +59,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DeleteAclsRequest
     else:
         room -= filters_count
         filters = []
-        for _ in range(filters_count):
+        while filters_count:
+            filters_count -= 1
             filters_resource_type_filter, size = _unpack_bh(buffer, position)
             position += 3
             filters_resource_name_filter: str | None
@@ -103,34 +104,33 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DeleteAclsRequest
 
 def _encode_request_v1(message: DeleteAclsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     filters = message.filters
-    write(_pack_i(len(filters)))
+    pieces.append(_pack_i(len(filters)))
     for filters_element in filters:
         filters_resource_name_filter = filters_element.resource_name_filter
-        write(_pack_b(filters_element.resource_type_filter))
+        pieces.append(_pack_b(filters_element.resource_type_filter))
         if filters_resource_name_filter is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = filters_resource_name_filter.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         filters_principal_filter = filters_element.principal_filter
-        write(_pack_b(filters_element.pattern_type_filter))
+        pieces.append(_pack_b(filters_element.pattern_type_filter))
         if filters_principal_filter is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = filters_principal_filter.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         filters_host_filter = filters_element.host_filter
         if filters_host_filter is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = filters_host_filter.encode()
-            write(_pack_h(len(text)))
-            write(text)
-        write(_pack_bb(filters_element.operation, filters_element.permission_type))
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
+        pieces.append(_pack_bb(filters_element.operation, filters_element.permission_type))
     return [b"".join(pieces)]
 
 
@@ -150,7 +150,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteAclsRequest
     else:
         room -= filters_count
         filters = []
-        for _ in range(filters_count):
+        while filters_count:
+            filters_count -= 1
             filters_resource_type_filter, size = _unpack_bB(buffer, position)
             position += 1
             if size > 127:
@@ -205,35 +206,38 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteAclsRequest
 
 def _encode_request_v2(message: DeleteAclsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     filters = message.filters
-    write(UVARINT[len(filters) + 1])
+    size = len(filters) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for filters_element in filters:
         filters_resource_name_filter = filters_element.resource_name_filter
-        write(_pack_b(filters_element.resource_type_filter))
+        pieces.append(_pack_b(filters_element.resource_type_filter))
         if filters_resource_name_filter is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = filters_resource_name_filter.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         filters_principal_filter = filters_element.principal_filter
-        write(_pack_b(filters_element.pattern_type_filter))
+        pieces.append(_pack_b(filters_element.pattern_type_filter))
         if filters_principal_filter is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = filters_principal_filter.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         filters_host_filter = filters_element.host_filter
         if filters_host_filter is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = filters_host_filter.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(_pack_bbx(filters_element.operation, filters_element.permission_type))
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+        pieces.append(_pack_bbx(filters_element.operation, filters_element.permission_type))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -304,7 +308,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DeleteAclsRespon
     else:
         room -= filter_results_count
         filter_results = []
-        for _ in range(filter_results_count):
+        while filter_results_count:
+            filter_results_count -= 1
             filter_results_error_code, size = _unpack_hh(buffer, position)
             position += 4
             filter_results_error_message: str | None
@@ -326,7 +331,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DeleteAclsRespon
             else:
                 room -= filter_results_matching_acls_count
                 filter_results_matching_acls = []
-                for _ in range(filter_results_matching_acls_count):
+                while filter_results_matching_acls_count:
+                    filter_results_matching_acls_count -= 1
                     filter_results_matching_acls_error_code, size = _unpack_hh(buffer, position)
                     position += 4
                     filter_results_matching_acls_error_message: str | None
@@ -373,42 +379,41 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DeleteAclsRespon
 
 def _encode_response_v1(message: DeleteAclsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     filter_results = message.filter_results
-    write(_pack_ii(message.throttle_time_ms, len(filter_results)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(filter_results)))
     for filter_results_element in filter_results:
         filter_results_error_message = filter_results_element.error_message
-        write(_pack_h(filter_results_element.error_code))
+        pieces.append(_pack_h(filter_results_element.error_code))
         if filter_results_error_message is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = filter_results_error_message.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         filter_results_matching_acls = filter_results_element.matching_acls
-        write(_pack_i(len(filter_results_matching_acls)))
+        pieces.append(_pack_i(len(filter_results_matching_acls)))
         for filter_results_matching_acls_element in filter_results_matching_acls:
             filter_results_matching_acls_error_message = filter_results_matching_acls_element.error_message
-            write(_pack_h(filter_results_matching_acls_element.error_code))
+            pieces.append(_pack_h(filter_results_matching_acls_element.error_code))
             if filter_results_matching_acls_error_message is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = filter_results_matching_acls_error_message.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
             filter_results_matching_acls_resource_name = filter_results_matching_acls_element.resource_name
             text = filter_results_matching_acls_resource_name.encode()
-            write(_pack_bh(filter_results_matching_acls_element.resource_type, len(text)))
-            write(text)
+            pieces.append(_pack_bh(filter_results_matching_acls_element.resource_type, len(text)))
+            pieces.append(text)
             filter_results_matching_acls_principal = filter_results_matching_acls_element.principal
             text = filter_results_matching_acls_principal.encode()
-            write(_pack_bh(filter_results_matching_acls_element.pattern_type, len(text)))
-            write(text)
+            pieces.append(_pack_bh(filter_results_matching_acls_element.pattern_type, len(text)))
+            pieces.append(text)
             filter_results_matching_acls_host = filter_results_matching_acls_element.host
             text = filter_results_matching_acls_host.encode()
-            write(_pack_h(len(text)))
-            write(text)
-            write(_pack_bb(filter_results_matching_acls_element.operation, filter_results_matching_acls_element.permission_type))
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
+            pieces.append(_pack_bb(filter_results_matching_acls_element.operation, filter_results_matching_acls_element.permission_type))
     return [b"".join(pieces)]
 
 
@@ -428,7 +433,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteAclsRespon
     else:
         room -= filter_results_count
         filter_results = []
-        for _ in range(filter_results_count):
+        while filter_results_count:
+            filter_results_count -= 1
             filter_results_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -455,7 +461,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteAclsRespon
             else:
                 room -= filter_results_matching_acls_count
                 filter_results_matching_acls = []
-                for _ in range(filter_results_matching_acls_count):
+                while filter_results_matching_acls_count:
+                    filter_results_matching_acls_count -= 1
                     filter_results_matching_acls_error_code, size = _unpack_hB(buffer, position)
                     position += 2
                     if size > 127:
@@ -522,56 +529,59 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteAclsRespon
 
 def _encode_response_v2(message: DeleteAclsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     filter_results = message.filter_results
     size = len(filter_results) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for filter_results_element in filter_results:
         filter_results_error_message = filter_results_element.error_message
-        write(_pack_h(filter_results_element.error_code))
+        pieces.append(_pack_h(filter_results_element.error_code))
         if filter_results_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = filter_results_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         filter_results_matching_acls = filter_results_element.matching_acls
-        write(UVARINT[len(filter_results_matching_acls) + 1])
+        size = len(filter_results_matching_acls) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for filter_results_matching_acls_element in filter_results_matching_acls:
             filter_results_matching_acls_error_message = filter_results_matching_acls_element.error_message
-            write(_pack_h(filter_results_matching_acls_element.error_code))
+            pieces.append(_pack_h(filter_results_matching_acls_element.error_code))
             if filter_results_matching_acls_error_message is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
                 text = filter_results_matching_acls_error_message.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
             filter_results_matching_acls_resource_name = filter_results_matching_acls_element.resource_name
             text = filter_results_matching_acls_resource_name.encode()
             size = len(text) + 1
             if size < 128:
-                write(_pack_bB(filter_results_matching_acls_element.resource_type, size))
+                pieces.append(_pack_bB(filter_results_matching_acls_element.resource_type, size))
             else:
-                write(_pack_b(filter_results_matching_acls_element.resource_type) + uvarint(size))
-            write(text)
+                pieces.append(_pack_b(filter_results_matching_acls_element.resource_type) + uvarint(size))
+            pieces.append(text)
             filter_results_matching_acls_principal = filter_results_matching_acls_element.principal
             text = filter_results_matching_acls_principal.encode()
             size = len(text) + 1
             if size < 128:
-                write(_pack_bB(filter_results_matching_acls_element.pattern_type, size))
+                pieces.append(_pack_bB(filter_results_matching_acls_element.pattern_type, size))
             else:
-                write(_pack_b(filter_results_matching_acls_element.pattern_type) + uvarint(size))
-            write(text)
+                pieces.append(_pack_b(filter_results_matching_acls_element.pattern_type) + uvarint(size))
+            pieces.append(text)
             filter_results_matching_acls_host = filter_results_matching_acls_element.host
             text = filter_results_matching_acls_host.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-            write(_pack_bbx(filter_results_matching_acls_element.operation, filter_results_matching_acls_element.permission_type))
-        write(b'\x00')
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(_pack_bbx(filter_results_matching_acls_element.operation, filter_results_matching_acls_element.permission_type))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

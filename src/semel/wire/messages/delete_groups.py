@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 42
 
@@ -40,7 +40,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DeleteGroupsReque
     else:
         room -= groups_names_count
         groups_names = []
-        for _ in range(groups_names_count):
+        while groups_names_count:
+            groups_names_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -57,13 +58,12 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DeleteGroupsReque
 
 def _encode_request_v0(message: DeleteGroupsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups_names = message.groups_names
-    write(_pack_i(len(groups_names)))
+    pieces.append(_pack_i(len(groups_names)))
     for groups_names_element in groups_names:
         text = groups_names_element.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -83,7 +83,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteGroupsReque
     else:
         room -= groups_names_count
         groups_names = []
-        for _ in range(groups_names_count):
+        while groups_names_count:
+            groups_names_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -106,14 +107,15 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteGroupsReque
 
 def _encode_request_v2(message: DeleteGroupsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups_names = message.groups_names
-    write(UVARINT[len(groups_names) + 1])
+    size = len(groups_names) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for groups_names_element in groups_names:
         text = groups_names_element.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-    write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -174,7 +176,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DeleteGroupsResp
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -193,15 +196,14 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DeleteGroupsResp
 
 def _encode_response_v0(message: DeleteGroupsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
-    write(_pack_ii(message.throttle_time_ms, len(results)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(results)))
     for results_element in results:
         results_group_id = results_element.group_id
         text = results_group_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
-        write(_pack_h(results_element.error_code))
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
+        pieces.append(_pack_h(results_element.error_code))
     return [b"".join(pieces)]
 
 
@@ -221,7 +223,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteGroupsResp
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -248,20 +251,20 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteGroupsResp
 
 def _encode_response_v2(message: DeleteGroupsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
     size = len(results) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for results_element in results:
         results_group_id = results_element.group_id
         text = results_group_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-        write(_pack_hx(results_element.error_code))
-    write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(_pack_hx(results_element.error_code))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -281,7 +284,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DeleteGroupsResp
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -321,28 +325,29 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DeleteGroupsResp
 
 def _encode_response_v3(message: DeleteGroupsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
     size = len(results) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for results_element in results:
         results_group_id = results_element.group_id
         text = results_group_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         results_error_message = results_element.error_message
-        write(_pack_h(results_element.error_code))
+        pieces.append(_pack_h(results_element.error_code))
         if results_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = results_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, Records, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, Records, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 21
 
@@ -58,7 +58,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -77,7 +78,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_offset = _unpack_iq(buffer, position)
                     position += 12
                     topics_partitions.append(DeleteRecordsPartition(topics_partitions_partition_index, topics_partitions_offset))
@@ -91,19 +93,18 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
 
 def _encode_request_v0(message: DeleteRecordsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.offset))
-    write(_pack_i(message.timeout_ms))
+            pieces.append(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.offset))
+    pieces.append(_pack_i(message.timeout_ms))
     return [b"".join(pieces)]
 
 
@@ -123,7 +124,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -147,7 +149,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_offset, topics_partitions_tag_count = _unpack_iqB(buffer, position)
                     position += 13
                     if topics_partitions_tag_count:
@@ -169,20 +172,22 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
 
 def _encode_request_v2(message: DeleteRecordsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(UVARINT[len(topics) + 1])
+    size = len(topics) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iqx(topics_partitions_element.partition_index, topics_partitions_element.offset))
-        write(b'\x00')
-    write(_pack_ix(message.timeout_ms))
+            pieces.append(_pack_iqx(topics_partitions_element.partition_index, topics_partitions_element.offset))
+        pieces.append(b'\x00')
+    pieces.append(_pack_ix(message.timeout_ms))
     return [b"".join(pieces)]
 
 
@@ -246,7 +251,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -265,7 +271,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_low_watermark, topics_partitions_error_code = _unpack_iqh(buffer, position)
                     position += 14
                     topics_partitions.append(DeleteRecordsPartitionResult(topics_partitions_partition_index, topics_partitions_low_watermark, topics_partitions_error_code))
@@ -277,18 +284,17 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
 
 def _encode_response_v0(message: DeleteRecordsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_ii(message.throttle_time_ms, len(topics)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iqh(topics_partitions_element.partition_index, topics_partitions_element.low_watermark, topics_partitions_element.error_code))
+            pieces.append(_pack_iqh(topics_partitions_element.partition_index, topics_partitions_element.low_watermark, topics_partitions_element.error_code))
     return [b"".join(pieces)]
 
 
@@ -308,7 +314,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -332,7 +339,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_low_watermark, topics_partitions_error_code, topics_partitions_tag_count = _unpack_iqhB(buffer, position)
                     position += 15
                     if topics_partitions_tag_count:
@@ -354,24 +362,25 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
 
 def _encode_response_v2(message: DeleteRecordsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iqhx(topics_partitions_element.partition_index, topics_partitions_element.low_watermark, topics_partitions_element.error_code))
-        write(b'\x00')
-    write(b'\x00')
+            pieces.append(_pack_iqhx(topics_partitions_element.partition_index, topics_partitions_element.low_watermark, topics_partitions_element.error_code))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 20
 
@@ -52,7 +52,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DeleteTopicsReque
     else:
         room -= topic_names_count
         topic_names = []
-        for _ in range(topic_names_count):
+        while topic_names_count:
+            topic_names_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -71,14 +72,13 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DeleteTopicsReque
 
 def _encode_request_v1(message: DeleteTopicsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topic_names = message.topic_names
-    write(_pack_i(len(topic_names)))
+    pieces.append(_pack_i(len(topic_names)))
     for topic_names_element in topic_names:
         text = topic_names_element.encode()
-        write(_pack_h(len(text)))
-        write(text)
-    write(_pack_i(message.timeout_ms))
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
+    pieces.append(_pack_i(message.timeout_ms))
     return [b"".join(pieces)]
 
 
@@ -98,7 +98,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DeleteTopicsReque
     else:
         room -= topic_names_count
         topic_names = []
-        for _ in range(topic_names_count):
+        while topic_names_count:
+            topic_names_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -121,14 +122,15 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DeleteTopicsReque
 
 def _encode_request_v4(message: DeleteTopicsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topic_names = message.topic_names
-    write(UVARINT[len(topic_names) + 1])
+    size = len(topic_names) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topic_names_element in topic_names:
         text = topic_names_element.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-    write(_pack_ix(message.timeout_ms))
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+    pieces.append(_pack_ix(message.timeout_ms))
     return [b"".join(pieces)]
 
 
@@ -148,7 +150,8 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[DeleteTopicsReque
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -177,19 +180,20 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[DeleteTopicsReque
 
 def _encode_request_v6(message: DeleteTopicsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(UVARINT[len(topics) + 1])
+    size = len(topics) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         if topics_name is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(_pack_16sx(topics_element.topic_id))
-    write(_pack_ix(message.timeout_ms))
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+        pieces.append(_pack_16sx(topics_element.topic_id))
+    pieces.append(_pack_ix(message.timeout_ms))
     return [b"".join(pieces)]
 
 
@@ -255,7 +259,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -274,17 +279,16 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
 
 def _encode_response_v1(message: DeleteTopicsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
-    write(_pack_ii(message.throttle_time_ms, len(responses)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(responses)))
     for responses_element in responses:
         responses_name = responses_element.name
         if responses_name is None:
             raise null_refused("DeletableTopicResult.name", 3)
         text = responses_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
-        write(_pack_h(responses_element.error_code))
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
+        pieces.append(_pack_h(responses_element.error_code))
     return [b"".join(pieces)]
 
 
@@ -304,7 +308,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -331,22 +336,22 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
 
 def _encode_response_v4(message: DeleteTopicsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
     size = len(responses) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for responses_element in responses:
         responses_name = responses_element.name
         if responses_name is None:
             raise null_refused("DeletableTopicResult.name", 4)
         text = responses_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-        write(_pack_hx(responses_element.error_code))
-    write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(_pack_hx(responses_element.error_code))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -366,7 +371,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -406,30 +412,31 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
 
 def _encode_response_v5(message: DeleteTopicsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
     size = len(responses) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for responses_element in responses:
         responses_name = responses_element.name
         if responses_name is None:
             raise null_refused("DeletableTopicResult.name", 5)
         text = responses_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         responses_error_message = responses_element.error_message
-        write(_pack_h(responses_element.error_code))
+        pieces.append(_pack_h(responses_element.error_code))
         if responses_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = responses_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -449,7 +456,8 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -491,31 +499,32 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
 
 def _encode_response_v6(message: DeleteTopicsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
     size = len(responses) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for responses_element in responses:
         responses_name = responses_element.name
         if responses_name is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = responses_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         responses_error_message = responses_element.error_message
-        write(_pack_16sh(responses_element.topic_id, responses_element.error_code))
+        pieces.append(_pack_16sh(responses_element.topic_id, responses_element.error_code))
         if responses_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = responses_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

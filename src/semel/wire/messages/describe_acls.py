@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 29
 
@@ -85,31 +85,30 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeAclsReque
 
 def _encode_request_v1(message: DescribeAclsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     resource_name_filter = message.resource_name_filter
-    write(_pack_b(message.resource_type_filter))
+    pieces.append(_pack_b(message.resource_type_filter))
     if resource_name_filter is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = resource_name_filter.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     principal_filter = message.principal_filter
-    write(_pack_b(message.pattern_type_filter))
+    pieces.append(_pack_b(message.pattern_type_filter))
     if principal_filter is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = principal_filter.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     host_filter = message.host_filter
     if host_filter is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = host_filter.encode()
-        write(_pack_h(len(text)))
-        write(text)
-    write(_pack_bb(message.operation, message.permission_type))
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
+    pieces.append(_pack_bb(message.operation, message.permission_type))
     return [b"".join(pieces)]
 
 
@@ -164,31 +163,33 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DescribeAclsReque
 
 def _encode_request_v2(message: DescribeAclsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     resource_name_filter = message.resource_name_filter
-    write(_pack_b(message.resource_type_filter))
+    pieces.append(_pack_b(message.resource_type_filter))
     if resource_name_filter is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = resource_name_filter.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     principal_filter = message.principal_filter
-    write(_pack_b(message.pattern_type_filter))
+    pieces.append(_pack_b(message.pattern_type_filter))
     if principal_filter is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = principal_filter.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     host_filter = message.host_filter
     if host_filter is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = host_filter.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-    write(_pack_bbx(message.operation, message.permission_type))
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+    pieces.append(_pack_bbx(message.operation, message.permission_type))
     return [b"".join(pieces)]
 
 
@@ -268,7 +269,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeAclsResp
     else:
         room -= resources_count
         resources = []
-        for _ in range(resources_count):
+        while resources_count:
+            resources_count -= 1
             resources_resource_type, size = _unpack_bh(buffer, position)
             position += 3
             if size < 0:
@@ -287,7 +289,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeAclsResp
             else:
                 room -= resources_acls_count
                 resources_acls = []
-                for _ in range(resources_acls_count):
+                while resources_acls_count:
+                    resources_acls_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -315,34 +318,33 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeAclsResp
 
 def _encode_response_v1(message: DescribeAclsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     if error_message is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = error_message.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     resources = message.resources
-    write(_pack_i(len(resources)))
+    pieces.append(_pack_i(len(resources)))
     for resources_element in resources:
         resources_resource_name = resources_element.resource_name
         text = resources_resource_name.encode()
-        write(_pack_bh(resources_element.resource_type, len(text)))
-        write(text)
+        pieces.append(_pack_bh(resources_element.resource_type, len(text)))
+        pieces.append(text)
         resources_acls = resources_element.acls
-        write(_pack_bi(resources_element.pattern_type, len(resources_acls)))
+        pieces.append(_pack_bi(resources_element.pattern_type, len(resources_acls)))
         for resources_acls_element in resources_acls:
             resources_acls_principal = resources_acls_element.principal
             text = resources_acls_principal.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             resources_acls_host = resources_acls_element.host
             text = resources_acls_host.encode()
-            write(_pack_h(len(text)))
-            write(text)
-            write(_pack_bb(resources_acls_element.operation, resources_acls_element.permission_type))
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
+            pieces.append(_pack_bb(resources_acls_element.operation, resources_acls_element.permission_type))
     return [b"".join(pieces)]
 
 
@@ -375,7 +377,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeAclsResp
     else:
         room -= resources_count
         resources = []
-        for _ in range(resources_count):
+        while resources_count:
+            resources_count -= 1
             resources_resource_type, size = _unpack_bB(buffer, position)
             position += 1
             if size > 127:
@@ -400,7 +403,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeAclsResp
             else:
                 room -= resources_acls_count
                 resources_acls = []
-                for _ in range(resources_acls_count):
+                while resources_acls_count:
+                    resources_acls_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -442,44 +446,47 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeAclsResp
 
 def _encode_response_v2(message: DescribeAclsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     if error_message is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = error_message.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     resources = message.resources
-    write(UVARINT[len(resources) + 1])
+    size = len(resources) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for resources_element in resources:
         resources_resource_name = resources_element.resource_name
         text = resources_resource_name.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_bB(resources_element.resource_type, size))
+            pieces.append(_pack_bB(resources_element.resource_type, size))
         else:
-            write(_pack_b(resources_element.resource_type) + uvarint(size))
-        write(text)
+            pieces.append(_pack_b(resources_element.resource_type) + uvarint(size))
+        pieces.append(text)
         resources_acls = resources_element.acls
         size = len(resources_acls) + 1
         if size < 128:
-            write(_pack_bB(resources_element.pattern_type, size))
+            pieces.append(_pack_bB(resources_element.pattern_type, size))
         else:
-            write(_pack_b(resources_element.pattern_type) + uvarint(size))
+            pieces.append(_pack_b(resources_element.pattern_type) + uvarint(size))
         for resources_acls_element in resources_acls:
             resources_acls_principal = resources_acls_element.principal
             text = resources_acls_principal.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             resources_acls_host = resources_acls_element.host
             text = resources_acls_host.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-            write(_pack_bbx(resources_acls_element.operation, resources_acls_element.permission_type))
-        write(b'\x00')
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(_pack_bbx(resources_acls_element.operation, resources_acls_element.permission_type))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 48
 
@@ -55,7 +55,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeClientQuo
     else:
         room -= components_count
         components = []
-        for _ in range(components_count):
+        while components_count:
+            components_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -85,23 +86,22 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeClientQuo
 
 def _encode_request_v0(message: DescribeClientQuotasRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     components = message.components
-    write(_pack_i(len(components)))
+    pieces.append(_pack_i(len(components)))
     for components_element in components:
         components_entity_type = components_element.entity_type
         text = components_entity_type.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         components_match = components_element.match
-        write(_pack_b(components_element.match_type))
+        pieces.append(_pack_b(components_element.match_type))
         if components_match is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = components_match.encode()
-            write(_pack_h(len(text)))
-            write(text)
-    write(_pack_t(message.strict))
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
+    pieces.append(_pack_t(message.strict))
     return [b"".join(pieces)]
 
 
@@ -121,7 +121,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeClientQuo
     else:
         room -= components_count
         components = []
-        for _ in range(components_count):
+        while components_count:
+            components_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -161,24 +162,26 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeClientQuo
 
 def _encode_request_v1(message: DescribeClientQuotasRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     components = message.components
-    write(UVARINT[len(components) + 1])
+    size = len(components) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for components_element in components:
         components_entity_type = components_element.entity_type
         text = components_entity_type.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         components_match = components_element.match
-        write(_pack_b(components_element.match_type))
+        pieces.append(_pack_b(components_element.match_type))
         if components_match is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = components_match.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
-    write(_pack_tx(message.strict))
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(_pack_tx(message.strict))
     return [b"".join(pieces)]
 
 
@@ -259,7 +262,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClientQu
     else:
         room -= entries_count
         entries = []
-        for _ in range(entries_count):
+        while entries_count:
+            entries_count -= 1
             entries_entity_count, = _unpack_i(buffer, position)
             position += 4
             entries_entity: list[EntityData]
@@ -270,7 +274,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClientQu
             else:
                 room -= entries_entity_count
                 entries_entity = []
-                for _ in range(entries_entity_count):
+                while entries_entity_count:
+                    entries_entity_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -301,7 +306,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClientQu
             else:
                 room -= entries_values_count
                 entries_values = []
-                for _ in range(entries_values_count):
+                while entries_values_count:
+                    entries_values_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -321,43 +327,42 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClientQu
 
 def _encode_response_v0(message: DescribeClientQuotasResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     if error_message is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = error_message.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     entries = message.entries
     if entries is None:
-        write(b'\xff\xff\xff\xff')
+        pieces.append(b'\xff\xff\xff\xff')
     else:
-        write(_pack_i(len(entries)))
+        pieces.append(_pack_i(len(entries)))
         for entries_element in entries:
             entries_entity = entries_element.entity
-            write(_pack_i(len(entries_entity)))
+            pieces.append(_pack_i(len(entries_entity)))
             for entries_entity_element in entries_entity:
                 entries_entity_entity_type = entries_entity_element.entity_type
                 text = entries_entity_entity_type.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
                 entries_entity_entity_name = entries_entity_element.entity_name
                 if entries_entity_entity_name is None:
-                    write(b'\xff\xff')
+                    pieces.append(b'\xff\xff')
                 else:
                     text = entries_entity_entity_name.encode()
-                    write(_pack_h(len(text)))
-                    write(text)
+                    pieces.append(_pack_h(len(text)))
+                    pieces.append(text)
             entries_values = entries_element.values
-            write(_pack_i(len(entries_values)))
+            pieces.append(_pack_i(len(entries_values)))
             for entries_values_element in entries_values:
                 entries_values_key = entries_values_element.key
                 text = entries_values_key.encode()
-                write(_pack_h(len(text)))
-                write(text)
-                write(_pack_d(entries_values_element.value))
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
+                pieces.append(_pack_d(entries_values_element.value))
     return [b"".join(pieces)]
 
 
@@ -390,7 +395,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClientQu
     else:
         room -= entries_count
         entries = []
-        for _ in range(entries_count):
+        while entries_count:
+            entries_count -= 1
             entries_entity_count = buffer[position]
             position += 1
             if entries_entity_count > 127:
@@ -404,7 +410,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClientQu
             else:
                 room -= entries_entity_count
                 entries_entity = []
-                for _ in range(entries_entity_count):
+                while entries_entity_count:
+                    entries_entity_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -445,7 +452,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClientQu
             else:
                 room -= entries_values_count
                 entries_values = []
-                for _ in range(entries_values_count):
+                while entries_values_count:
+                    entries_values_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -477,46 +485,52 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClientQu
 
 def _encode_response_v1(message: DescribeClientQuotasResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     if error_message is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = error_message.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     entries = message.entries
     if entries is None:
-        write(b'\x00')
+        pieces.append(b'\x00\x00')
     else:
-        write(UVARINT[len(entries) + 1])
+        size = len(entries) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for entries_element in entries:
             entries_entity = entries_element.entity
-            write(UVARINT[len(entries_entity) + 1])
+            size = len(entries_entity) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for entries_entity_element in entries_entity:
                 entries_entity_entity_type = entries_entity_element.entity_type
                 text = entries_entity_entity_type.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
                 entries_entity_entity_name = entries_entity_element.entity_name
                 if entries_entity_entity_name is None:
-                    write(b'\x00')
+                    pieces.append(b'\x00\x00')
                 else:
                     text = entries_entity_entity_name.encode()
-                    write(UVARINT[len(text) + 1])
-                    write(text)
-                write(b'\x00')
+                    size = len(text) + 1
+                    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    pieces.append(text)
+                    pieces.append(b'\x00')
             entries_values = entries_element.values
-            write(UVARINT[len(entries_values) + 1])
+            size = len(entries_values) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for entries_values_element in entries_values:
                 entries_values_key = entries_values_element.key
                 text = entries_values_key.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-                write(_pack_dx(entries_values_element.value))
-            write(b'\x00')
-    write(b'\x00')
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+                pieces.append(_pack_dx(entries_values_element.value))
+            pieces.append(b'\x00')
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 60
 
@@ -47,8 +47,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeClusterRe
 
 def _encode_request_v0(message: DescribeClusterRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_tx(message.include_cluster_authorized_operations))
+    pieces.append(_pack_tx(message.include_cluster_authorized_operations))
     return [b"".join(pieces)]
 
 
@@ -65,8 +64,7 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeClusterRe
 
 def _encode_request_v1(message: DescribeClusterRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_tbx(message.include_cluster_authorized_operations, message.endpoint_type))
+    pieces.append(_pack_tbx(message.include_cluster_authorized_operations, message.endpoint_type))
     return [b"".join(pieces)]
 
 
@@ -83,8 +81,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DescribeClusterRe
 
 def _encode_request_v2(message: DescribeClusterRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_tbtx(message.include_cluster_authorized_operations, message.endpoint_type, message.include_fenced_brokers))
+    pieces.append(_pack_tbtx(message.include_cluster_authorized_operations, message.endpoint_type, message.include_fenced_brokers))
     return [b"".join(pieces)]
 
 
@@ -177,7 +174,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClusterR
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_broker_id, size = _unpack_iB(buffer, position)
             position += 4
             if size > 127:
@@ -218,44 +216,46 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClusterR
 
 def _encode_response_v0(message: DescribeClusterResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     if error_message is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = error_message.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     cluster_id = message.cluster_id
     text = cluster_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     brokers = message.brokers
     size = len(brokers) + 1
     if size < 128:
-        write(_pack_iB(message.controller_id, size))
+        pieces.append(_pack_iB(message.controller_id, size))
     else:
-        write(_pack_i(message.controller_id) + uvarint(size))
+        pieces.append(_pack_i(message.controller_id) + uvarint(size))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_iB(brokers_element.broker_id, size))
+            pieces.append(_pack_iB(brokers_element.broker_id, size))
         else:
-            write(_pack_i(brokers_element.broker_id) + uvarint(size))
-        write(text)
+            pieces.append(_pack_i(brokers_element.broker_id) + uvarint(size))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = brokers_rack.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
-    write(_pack_ix(message.cluster_authorized_operations))
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(_pack_ix(message.cluster_authorized_operations))
     return [b"".join(pieces)]
 
 
@@ -299,7 +299,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClusterR
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_broker_id, size = _unpack_iB(buffer, position)
             position += 4
             if size > 127:
@@ -340,48 +341,49 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClusterR
 
 def _encode_response_v1(message: DescribeClusterResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     if error_message is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = error_message.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     cluster_id = message.cluster_id
     text = cluster_id.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_bB(message.endpoint_type, size))
+        pieces.append(_pack_bB(message.endpoint_type, size))
     else:
-        write(_pack_b(message.endpoint_type) + uvarint(size))
-    write(text)
+        pieces.append(_pack_b(message.endpoint_type) + uvarint(size))
+    pieces.append(text)
     brokers = message.brokers
     size = len(brokers) + 1
     if size < 128:
-        write(_pack_iB(message.controller_id, size))
+        pieces.append(_pack_iB(message.controller_id, size))
     else:
-        write(_pack_i(message.controller_id) + uvarint(size))
+        pieces.append(_pack_i(message.controller_id) + uvarint(size))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_iB(brokers_element.broker_id, size))
+            pieces.append(_pack_iB(brokers_element.broker_id, size))
         else:
-            write(_pack_i(brokers_element.broker_id) + uvarint(size))
-        write(text)
+            pieces.append(_pack_i(brokers_element.broker_id) + uvarint(size))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = brokers_rack.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
-    write(_pack_ix(message.cluster_authorized_operations))
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(_pack_ix(message.cluster_authorized_operations))
     return [b"".join(pieces)]
 
 
@@ -425,7 +427,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeClusterR
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_broker_id, size = _unpack_iB(buffer, position)
             position += 4
             if size > 127:
@@ -466,48 +469,49 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeClusterR
 
 def _encode_response_v2(message: DescribeClusterResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     if error_message is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = error_message.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     cluster_id = message.cluster_id
     text = cluster_id.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_bB(message.endpoint_type, size))
+        pieces.append(_pack_bB(message.endpoint_type, size))
     else:
-        write(_pack_b(message.endpoint_type) + uvarint(size))
-    write(text)
+        pieces.append(_pack_b(message.endpoint_type) + uvarint(size))
+    pieces.append(text)
     brokers = message.brokers
     size = len(brokers) + 1
     if size < 128:
-        write(_pack_iB(message.controller_id, size))
+        pieces.append(_pack_iB(message.controller_id, size))
     else:
-        write(_pack_i(message.controller_id) + uvarint(size))
+        pieces.append(_pack_i(message.controller_id) + uvarint(size))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_iB(brokers_element.broker_id, size))
+            pieces.append(_pack_iB(brokers_element.broker_id, size))
         else:
-            write(_pack_i(brokers_element.broker_id) + uvarint(size))
-        write(text)
+            pieces.append(_pack_i(brokers_element.broker_id) + uvarint(size))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = brokers_rack.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(_pack_tx(brokers_element.is_fenced))
-    write(_pack_ix(message.cluster_authorized_operations))
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+        pieces.append(_pack_tx(brokers_element.is_fenced))
+    pieces.append(_pack_ix(message.cluster_authorized_operations))
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 32
 
@@ -66,7 +66,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
     else:
         room -= resources_count
         resources = []
-        for _ in range(resources_count):
+        while resources_count:
+            resources_count -= 1
             resources_resource_type, size = _unpack_bh(buffer, position)
             position += 3
             if size < 0:
@@ -87,7 +88,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
             else:
                 room -= resources_configuration_keys_count
                 resources_configuration_keys = []
-                for _ in range(resources_configuration_keys_count):
+                while resources_configuration_keys_count:
+                    resources_configuration_keys_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -107,24 +109,23 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
 
 def _encode_request_v1(message: DescribeConfigsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     resources = message.resources
-    write(_pack_i(len(resources)))
+    pieces.append(_pack_i(len(resources)))
     for resources_element in resources:
         resources_resource_name = resources_element.resource_name
         text = resources_resource_name.encode()
-        write(_pack_bh(resources_element.resource_type, len(text)))
-        write(text)
+        pieces.append(_pack_bh(resources_element.resource_type, len(text)))
+        pieces.append(text)
         resources_configuration_keys = resources_element.configuration_keys
         if resources_configuration_keys is None:
-            write(b'\xff\xff\xff\xff')
+            pieces.append(b'\xff\xff\xff\xff')
         else:
-            write(_pack_i(len(resources_configuration_keys)))
+            pieces.append(_pack_i(len(resources_configuration_keys)))
             for resources_configuration_keys_element in resources_configuration_keys:
                 text = resources_configuration_keys_element.encode()
-                write(_pack_h(len(text)))
-                write(text)
-    write(_pack_t(message.include_synonyms))
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
+    pieces.append(_pack_t(message.include_synonyms))
     return [b"".join(pieces)]
 
 
@@ -141,7 +142,8 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
     else:
         room -= resources_count
         resources = []
-        for _ in range(resources_count):
+        while resources_count:
+            resources_count -= 1
             resources_resource_type, size = _unpack_bh(buffer, position)
             position += 3
             if size < 0:
@@ -162,7 +164,8 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
             else:
                 room -= resources_configuration_keys_count
                 resources_configuration_keys = []
-                for _ in range(resources_configuration_keys_count):
+                while resources_configuration_keys_count:
+                    resources_configuration_keys_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -182,24 +185,23 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
 
 def _encode_request_v3(message: DescribeConfigsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     resources = message.resources
-    write(_pack_i(len(resources)))
+    pieces.append(_pack_i(len(resources)))
     for resources_element in resources:
         resources_resource_name = resources_element.resource_name
         text = resources_resource_name.encode()
-        write(_pack_bh(resources_element.resource_type, len(text)))
-        write(text)
+        pieces.append(_pack_bh(resources_element.resource_type, len(text)))
+        pieces.append(text)
         resources_configuration_keys = resources_element.configuration_keys
         if resources_configuration_keys is None:
-            write(b'\xff\xff\xff\xff')
+            pieces.append(b'\xff\xff\xff\xff')
         else:
-            write(_pack_i(len(resources_configuration_keys)))
+            pieces.append(_pack_i(len(resources_configuration_keys)))
             for resources_configuration_keys_element in resources_configuration_keys:
                 text = resources_configuration_keys_element.encode()
-                write(_pack_h(len(text)))
-                write(text)
-    write(_pack_tt(message.include_synonyms, message.include_documentation))
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
+    pieces.append(_pack_tt(message.include_synonyms, message.include_documentation))
     return [b"".join(pieces)]
 
 
@@ -219,7 +221,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
     else:
         room -= resources_count
         resources = []
-        for _ in range(resources_count):
+        while resources_count:
+            resources_count -= 1
             resources_resource_type, size = _unpack_bB(buffer, position)
             position += 1
             if size > 127:
@@ -244,7 +247,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
             else:
                 room -= resources_configuration_keys_count
                 resources_configuration_keys = []
-                for _ in range(resources_configuration_keys_count):
+                while resources_configuration_keys_count:
+                    resources_configuration_keys_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -272,29 +276,31 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
 
 def _encode_request_v4(message: DescribeConfigsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     resources = message.resources
-    write(UVARINT[len(resources) + 1])
+    size = len(resources) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for resources_element in resources:
         resources_resource_name = resources_element.resource_name
         text = resources_resource_name.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_bB(resources_element.resource_type, size))
+            pieces.append(_pack_bB(resources_element.resource_type, size))
         else:
-            write(_pack_b(resources_element.resource_type) + uvarint(size))
-        write(text)
+            pieces.append(_pack_b(resources_element.resource_type) + uvarint(size))
+        pieces.append(text)
         resources_configuration_keys = resources_element.configuration_keys
         if resources_configuration_keys is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
-            write(UVARINT[len(resources_configuration_keys) + 1])
+            size = len(resources_configuration_keys) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for resources_configuration_keys_element in resources_configuration_keys:
                 text = resources_configuration_keys_element.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-        write(b'\x00')
-    write(_pack_ttx(message.include_synonyms, message.include_documentation))
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(_pack_ttx(message.include_synonyms, message.include_documentation))
     return [b"".join(pieces)]
 
 
@@ -374,7 +380,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             results_error_code, size = _unpack_hh(buffer, position)
             position += 4
             results_error_message: str | None
@@ -404,7 +411,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
             else:
                 room -= results_configs_count
                 results_configs = []
-                for _ in range(results_configs_count):
+                while results_configs_count:
+                    results_configs_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -434,7 +442,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                     else:
                         room -= results_configs_synonyms_count
                         results_configs_synonyms = []
-                        for _ in range(results_configs_synonyms_count):
+                        while results_configs_synonyms_count:
+                            results_configs_synonyms_count -= 1
                             size, = _unpack_h(buffer, position)
                             position += 2
                             if size < 0:
@@ -466,51 +475,50 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
 
 def _encode_response_v1(message: DescribeConfigsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
-    write(_pack_ii(message.throttle_time_ms, len(results)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(results)))
     for results_element in results:
         results_error_message = results_element.error_message
-        write(_pack_h(results_element.error_code))
+        pieces.append(_pack_h(results_element.error_code))
         if results_error_message is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = results_error_message.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         results_resource_name = results_element.resource_name
         text = results_resource_name.encode()
-        write(_pack_bh(results_element.resource_type, len(text)))
-        write(text)
+        pieces.append(_pack_bh(results_element.resource_type, len(text)))
+        pieces.append(text)
         results_configs = results_element.configs
-        write(_pack_i(len(results_configs)))
+        pieces.append(_pack_i(len(results_configs)))
         for results_configs_element in results_configs:
             results_configs_name = results_configs_element.name
             text = results_configs_name.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             results_configs_value = results_configs_element.value
             if results_configs_value is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = results_configs_value.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
             results_configs_synonyms = results_configs_element.synonyms
-            write(_pack_tbti(results_configs_element.read_only, results_configs_element.config_source, results_configs_element.is_sensitive, len(results_configs_synonyms)))
+            pieces.append(_pack_tbti(results_configs_element.read_only, results_configs_element.config_source, results_configs_element.is_sensitive, len(results_configs_synonyms)))
             for results_configs_synonyms_element in results_configs_synonyms:
                 results_configs_synonyms_name = results_configs_synonyms_element.name
                 text = results_configs_synonyms_name.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
                 results_configs_synonyms_value = results_configs_synonyms_element.value
                 if results_configs_synonyms_value is None:
-                    write(b'\xff\xff')
+                    pieces.append(b'\xff\xff')
                 else:
                     text = results_configs_synonyms_value.encode()
-                    write(_pack_h(len(text)))
-                    write(text)
-                write(_pack_b(results_configs_synonyms_element.source))
+                    pieces.append(_pack_h(len(text)))
+                    pieces.append(text)
+                pieces.append(_pack_b(results_configs_synonyms_element.source))
     return [b"".join(pieces)]
 
 
@@ -527,7 +535,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             results_error_code, size = _unpack_hh(buffer, position)
             position += 4
             results_error_message: str | None
@@ -557,7 +566,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
             else:
                 room -= results_configs_count
                 results_configs = []
-                for _ in range(results_configs_count):
+                while results_configs_count:
+                    results_configs_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -587,7 +597,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                     else:
                         room -= results_configs_synonyms_count
                         results_configs_synonyms = []
-                        for _ in range(results_configs_synonyms_count):
+                        while results_configs_synonyms_count:
+                            results_configs_synonyms_count -= 1
                             size, = _unpack_h(buffer, position)
                             position += 2
                             if size < 0:
@@ -630,59 +641,58 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
 
 def _encode_response_v3(message: DescribeConfigsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
-    write(_pack_ii(message.throttle_time_ms, len(results)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(results)))
     for results_element in results:
         results_error_message = results_element.error_message
-        write(_pack_h(results_element.error_code))
+        pieces.append(_pack_h(results_element.error_code))
         if results_error_message is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = results_error_message.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         results_resource_name = results_element.resource_name
         text = results_resource_name.encode()
-        write(_pack_bh(results_element.resource_type, len(text)))
-        write(text)
+        pieces.append(_pack_bh(results_element.resource_type, len(text)))
+        pieces.append(text)
         results_configs = results_element.configs
-        write(_pack_i(len(results_configs)))
+        pieces.append(_pack_i(len(results_configs)))
         for results_configs_element in results_configs:
             results_configs_name = results_configs_element.name
             text = results_configs_name.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             results_configs_value = results_configs_element.value
             if results_configs_value is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = results_configs_value.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
             results_configs_synonyms = results_configs_element.synonyms
-            write(_pack_tbti(results_configs_element.read_only, results_configs_element.config_source, results_configs_element.is_sensitive, len(results_configs_synonyms)))
+            pieces.append(_pack_tbti(results_configs_element.read_only, results_configs_element.config_source, results_configs_element.is_sensitive, len(results_configs_synonyms)))
             for results_configs_synonyms_element in results_configs_synonyms:
                 results_configs_synonyms_name = results_configs_synonyms_element.name
                 text = results_configs_synonyms_name.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
                 results_configs_synonyms_value = results_configs_synonyms_element.value
                 if results_configs_synonyms_value is None:
-                    write(b'\xff\xff')
+                    pieces.append(b'\xff\xff')
                 else:
                     text = results_configs_synonyms_value.encode()
-                    write(_pack_h(len(text)))
-                    write(text)
-                write(_pack_b(results_configs_synonyms_element.source))
+                    pieces.append(_pack_h(len(text)))
+                    pieces.append(text)
+                pieces.append(_pack_b(results_configs_synonyms_element.source))
             results_configs_documentation = results_configs_element.documentation
-            write(_pack_b(results_configs_element.config_type))
+            pieces.append(_pack_b(results_configs_element.config_type))
             if results_configs_documentation is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = results_configs_documentation.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -702,7 +712,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             results_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -740,7 +751,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
             else:
                 room -= results_configs_count
                 results_configs = []
-                for _ in range(results_configs_count):
+                while results_configs_count:
+                    results_configs_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -776,7 +788,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                     else:
                         room -= results_configs_synonyms_count
                         results_configs_synonyms = []
-                        for _ in range(results_configs_synonyms_count):
+                        while results_configs_synonyms_count:
+                            results_configs_synonyms_count -= 1
                             size = buffer[position]
                             if size > 127:
                                 size, position = read_uvarint(buffer, position)
@@ -838,74 +851,80 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
 
 def _encode_response_v4(message: DescribeConfigsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
     size = len(results) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for results_element in results:
         results_error_message = results_element.error_message
-        write(_pack_h(results_element.error_code))
+        pieces.append(_pack_h(results_element.error_code))
         if results_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = results_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         results_resource_name = results_element.resource_name
         text = results_resource_name.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_bB(results_element.resource_type, size))
+            pieces.append(_pack_bB(results_element.resource_type, size))
         else:
-            write(_pack_b(results_element.resource_type) + uvarint(size))
-        write(text)
+            pieces.append(_pack_b(results_element.resource_type) + uvarint(size))
+        pieces.append(text)
         results_configs = results_element.configs
-        write(UVARINT[len(results_configs) + 1])
+        size = len(results_configs) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for results_configs_element in results_configs:
             results_configs_name = results_configs_element.name
             text = results_configs_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             results_configs_value = results_configs_element.value
             if results_configs_value is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
                 text = results_configs_value.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
             results_configs_synonyms = results_configs_element.synonyms
             size = len(results_configs_synonyms) + 1
             if size < 128:
-                write(_pack_tbtB(results_configs_element.read_only, results_configs_element.config_source, results_configs_element.is_sensitive, size))
+                pieces.append(_pack_tbtB(results_configs_element.read_only, results_configs_element.config_source, results_configs_element.is_sensitive, size))
             else:
-                write(_pack_tbt(results_configs_element.read_only, results_configs_element.config_source, results_configs_element.is_sensitive) + uvarint(size))
+                pieces.append(_pack_tbt(results_configs_element.read_only, results_configs_element.config_source, results_configs_element.is_sensitive) + uvarint(size))
             for results_configs_synonyms_element in results_configs_synonyms:
                 results_configs_synonyms_name = results_configs_synonyms_element.name
                 text = results_configs_synonyms_name.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
                 results_configs_synonyms_value = results_configs_synonyms_element.value
                 if results_configs_synonyms_value is None:
-                    write(b'\x00')
+                    pieces.append(b'\x00')
                 else:
                     text = results_configs_synonyms_value.encode()
-                    write(UVARINT[len(text) + 1])
-                    write(text)
-                write(_pack_bx(results_configs_synonyms_element.source))
+                    size = len(text) + 1
+                    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    pieces.append(text)
+                pieces.append(_pack_bx(results_configs_synonyms_element.source))
             results_configs_documentation = results_configs_element.documentation
-            write(_pack_b(results_configs_element.config_type))
+            pieces.append(_pack_b(results_configs_element.config_type))
             if results_configs_documentation is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 text = results_configs_documentation.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-            write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

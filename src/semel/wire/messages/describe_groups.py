@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 15
 
@@ -48,7 +48,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsReq
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -65,13 +66,12 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsReq
 
 def _encode_request_v0(message: DescribeGroupsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
-    write(_pack_i(len(groups)))
+    pieces.append(_pack_i(len(groups)))
     for groups_element in groups:
         text = groups_element.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -88,7 +88,8 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsReq
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -107,14 +108,13 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsReq
 
 def _encode_request_v3(message: DescribeGroupsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
-    write(_pack_i(len(groups)))
+    pieces.append(_pack_i(len(groups)))
     for groups_element in groups:
         text = groups_element.encode()
-        write(_pack_h(len(text)))
-        write(text)
-    write(_pack_t(message.include_authorized_operations))
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
+    pieces.append(_pack_t(message.include_authorized_operations))
     return [b"".join(pieces)]
 
 
@@ -134,7 +134,8 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsReq
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -157,14 +158,15 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsReq
 
 def _encode_request_v5(message: DescribeGroupsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
-    write(UVARINT[len(groups) + 1])
+    size = len(groups) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for groups_element in groups:
         text = groups_element.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-    write(_pack_tx(message.include_authorized_operations))
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+    pieces.append(_pack_tx(message.include_authorized_operations))
     return [b"".join(pieces)]
 
 
@@ -245,7 +247,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             groups_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -288,7 +291,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             else:
                 room -= groups_members_count
                 groups_members = []
-                for _ in range(groups_members_count):
+                while groups_members_count:
+                    groups_members_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -338,47 +342,46 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
 
 def _encode_response_v0(message: DescribeGroupsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
-    write(_pack_i(len(groups)))
+    pieces.append(_pack_i(len(groups)))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(_pack_hh(groups_element.error_code, len(text)))
-        write(text)
+        pieces.append(_pack_hh(groups_element.error_code, len(text)))
+        pieces.append(text)
         groups_group_state = groups_element.group_state
         text = groups_group_state.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_protocol_data = groups_element.protocol_data
         text = groups_protocol_data.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_members = groups_element.members
-        write(_pack_i(len(groups_members)))
+        pieces.append(_pack_i(len(groups_members)))
         for groups_members_element in groups_members:
             groups_members_member_id = groups_members_element.member_id
             text = groups_members_member_id.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             groups_members_client_id = groups_members_element.client_id
             text = groups_members_client_id.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             groups_members_client_host = groups_members_element.client_host
             text = groups_members_client_host.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             groups_members_member_metadata = groups_members_element.member_metadata
-            write(_pack_i(len(groups_members_member_metadata)))
-            write(groups_members_member_metadata)
+            pieces.append(_pack_i(len(groups_members_member_metadata)))
+            pieces.append(groups_members_member_metadata)
             groups_members_member_assignment = groups_members_element.member_assignment
-            write(_pack_i(len(groups_members_member_assignment)))
-            write(groups_members_member_assignment)
+            pieces.append(_pack_i(len(groups_members_member_assignment)))
+            pieces.append(groups_members_member_assignment)
     return [b"".join(pieces)]
 
 
@@ -395,7 +398,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             groups_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -438,7 +442,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             else:
                 room -= groups_members_count
                 groups_members = []
-                for _ in range(groups_members_count):
+                while groups_members_count:
+                    groups_members_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -488,47 +493,46 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
 
 def _encode_response_v1(message: DescribeGroupsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
-    write(_pack_ii(message.throttle_time_ms, len(groups)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(groups)))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(_pack_hh(groups_element.error_code, len(text)))
-        write(text)
+        pieces.append(_pack_hh(groups_element.error_code, len(text)))
+        pieces.append(text)
         groups_group_state = groups_element.group_state
         text = groups_group_state.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_protocol_data = groups_element.protocol_data
         text = groups_protocol_data.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_members = groups_element.members
-        write(_pack_i(len(groups_members)))
+        pieces.append(_pack_i(len(groups_members)))
         for groups_members_element in groups_members:
             groups_members_member_id = groups_members_element.member_id
             text = groups_members_member_id.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             groups_members_client_id = groups_members_element.client_id
             text = groups_members_client_id.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             groups_members_client_host = groups_members_element.client_host
             text = groups_members_client_host.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             groups_members_member_metadata = groups_members_element.member_metadata
-            write(_pack_i(len(groups_members_member_metadata)))
-            write(groups_members_member_metadata)
+            pieces.append(_pack_i(len(groups_members_member_metadata)))
+            pieces.append(groups_members_member_metadata)
             groups_members_member_assignment = groups_members_element.member_assignment
-            write(_pack_i(len(groups_members_member_assignment)))
-            write(groups_members_member_assignment)
+            pieces.append(_pack_i(len(groups_members_member_assignment)))
+            pieces.append(groups_members_member_assignment)
     return [b"".join(pieces)]
 
 
@@ -545,7 +549,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             groups_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -588,7 +593,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             else:
                 room -= groups_members_count
                 groups_members = []
-                for _ in range(groups_members_count):
+                while groups_members_count:
+                    groups_members_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -640,48 +646,47 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
 
 def _encode_response_v3(message: DescribeGroupsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
-    write(_pack_ii(message.throttle_time_ms, len(groups)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(groups)))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(_pack_hh(groups_element.error_code, len(text)))
-        write(text)
+        pieces.append(_pack_hh(groups_element.error_code, len(text)))
+        pieces.append(text)
         groups_group_state = groups_element.group_state
         text = groups_group_state.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_protocol_data = groups_element.protocol_data
         text = groups_protocol_data.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_members = groups_element.members
-        write(_pack_i(len(groups_members)))
+        pieces.append(_pack_i(len(groups_members)))
         for groups_members_element in groups_members:
             groups_members_member_id = groups_members_element.member_id
             text = groups_members_member_id.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             groups_members_client_id = groups_members_element.client_id
             text = groups_members_client_id.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             groups_members_client_host = groups_members_element.client_host
             text = groups_members_client_host.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             groups_members_member_metadata = groups_members_element.member_metadata
-            write(_pack_i(len(groups_members_member_metadata)))
-            write(groups_members_member_metadata)
+            pieces.append(_pack_i(len(groups_members_member_metadata)))
+            pieces.append(groups_members_member_metadata)
             groups_members_member_assignment = groups_members_element.member_assignment
-            write(_pack_i(len(groups_members_member_assignment)))
-            write(groups_members_member_assignment)
-        write(_pack_i(groups_element.authorized_operations))
+            pieces.append(_pack_i(len(groups_members_member_assignment)))
+            pieces.append(groups_members_member_assignment)
+        pieces.append(_pack_i(groups_element.authorized_operations))
     return [b"".join(pieces)]
 
 
@@ -698,7 +703,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             groups_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -741,7 +747,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             else:
                 room -= groups_members_count
                 groups_members = []
-                for _ in range(groups_members_count):
+                while groups_members_count:
+                    groups_members_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -804,55 +811,54 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
 
 def _encode_response_v4(message: DescribeGroupsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
-    write(_pack_ii(message.throttle_time_ms, len(groups)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(groups)))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(_pack_hh(groups_element.error_code, len(text)))
-        write(text)
+        pieces.append(_pack_hh(groups_element.error_code, len(text)))
+        pieces.append(text)
         groups_group_state = groups_element.group_state
         text = groups_group_state.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_protocol_data = groups_element.protocol_data
         text = groups_protocol_data.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_members = groups_element.members
-        write(_pack_i(len(groups_members)))
+        pieces.append(_pack_i(len(groups_members)))
         for groups_members_element in groups_members:
             groups_members_member_id = groups_members_element.member_id
             text = groups_members_member_id.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             groups_members_group_instance_id = groups_members_element.group_instance_id
             if groups_members_group_instance_id is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = groups_members_group_instance_id.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
             groups_members_client_id = groups_members_element.client_id
             text = groups_members_client_id.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             groups_members_client_host = groups_members_element.client_host
             text = groups_members_client_host.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             groups_members_member_metadata = groups_members_element.member_metadata
-            write(_pack_i(len(groups_members_member_metadata)))
-            write(groups_members_member_metadata)
+            pieces.append(_pack_i(len(groups_members_member_metadata)))
+            pieces.append(groups_members_member_metadata)
             groups_members_member_assignment = groups_members_element.member_assignment
-            write(_pack_i(len(groups_members_member_assignment)))
-            write(groups_members_member_assignment)
-        write(_pack_i(groups_element.authorized_operations))
+            pieces.append(_pack_i(len(groups_members_member_assignment)))
+            pieces.append(groups_members_member_assignment)
+        pieces.append(_pack_i(groups_element.authorized_operations))
     return [b"".join(pieces)]
 
 
@@ -872,7 +878,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             groups_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -927,7 +934,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             else:
                 room -= groups_members_count
                 groups_members = []
-                for _ in range(groups_members_count):
+                while groups_members_count:
+                    groups_members_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -1011,65 +1019,74 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
 
 def _encode_response_v5(message: DescribeGroupsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
     size = len(groups) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_hB(groups_element.error_code, size))
+            pieces.append(_pack_hB(groups_element.error_code, size))
         else:
-            write(_pack_h(groups_element.error_code) + uvarint(size))
-        write(text)
+            pieces.append(_pack_h(groups_element.error_code) + uvarint(size))
+        pieces.append(text)
         groups_group_state = groups_element.group_state
         text = groups_group_state.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_protocol_data = groups_element.protocol_data
         text = groups_protocol_data.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_members = groups_element.members
-        write(UVARINT[len(groups_members) + 1])
+        size = len(groups_members) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for groups_members_element in groups_members:
             groups_members_member_id = groups_members_element.member_id
             text = groups_members_member_id.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             groups_members_group_instance_id = groups_members_element.group_instance_id
             if groups_members_group_instance_id is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
                 text = groups_members_group_instance_id.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
             groups_members_client_id = groups_members_element.client_id
             text = groups_members_client_id.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             groups_members_client_host = groups_members_element.client_host
             text = groups_members_client_host.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             groups_members_member_metadata = groups_members_element.member_metadata
-            write(UVARINT[len(groups_members_member_metadata) + 1])
-            write(groups_members_member_metadata)
+            size = len(groups_members_member_metadata) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(groups_members_member_metadata)
             groups_members_member_assignment = groups_members_element.member_assignment
-            write(UVARINT[len(groups_members_member_assignment) + 1])
-            write(groups_members_member_assignment)
-            write(b'\x00')
-        write(_pack_ix(groups_element.authorized_operations))
-    write(b'\x00')
+            size = len(groups_members_member_assignment) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(groups_members_member_assignment)
+            pieces.append(b'\x00')
+        pieces.append(_pack_ix(groups_element.authorized_operations))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -1089,7 +1106,8 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             groups_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -1156,7 +1174,8 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             else:
                 room -= groups_members_count
                 groups_members = []
-                for _ in range(groups_members_count):
+                while groups_members_count:
+                    groups_members_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -1240,69 +1259,80 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
 
 def _encode_response_v6(message: DescribeGroupsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
     size = len(groups) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for groups_element in groups:
         groups_error_message = groups_element.error_message
-        write(_pack_h(groups_element.error_code))
+        pieces.append(_pack_h(groups_element.error_code))
         if groups_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = groups_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_group_state = groups_element.group_state
         text = groups_group_state.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_protocol_data = groups_element.protocol_data
         text = groups_protocol_data.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_members = groups_element.members
-        write(UVARINT[len(groups_members) + 1])
+        size = len(groups_members) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for groups_members_element in groups_members:
             groups_members_member_id = groups_members_element.member_id
             text = groups_members_member_id.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             groups_members_group_instance_id = groups_members_element.group_instance_id
             if groups_members_group_instance_id is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
                 text = groups_members_group_instance_id.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
             groups_members_client_id = groups_members_element.client_id
             text = groups_members_client_id.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             groups_members_client_host = groups_members_element.client_host
             text = groups_members_client_host.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             groups_members_member_metadata = groups_members_element.member_metadata
-            write(UVARINT[len(groups_members_member_metadata) + 1])
-            write(groups_members_member_metadata)
+            size = len(groups_members_member_metadata) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(groups_members_member_metadata)
             groups_members_member_assignment = groups_members_element.member_assignment
-            write(UVARINT[len(groups_members_member_assignment) + 1])
-            write(groups_members_member_assignment)
-            write(b'\x00')
-        write(_pack_ix(groups_element.authorized_operations))
-    write(b'\x00')
+            size = len(groups_members_member_assignment) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(groups_members_member_assignment)
+            pieces.append(b'\x00')
+        pieces.append(_pack_ix(groups_element.authorized_operations))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 35
 
@@ -60,7 +60,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRe
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -87,20 +88,19 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRe
 
 def _encode_request_v1(message: DescribeLogDirsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     if topics is None:
-        write(b'\xff\xff\xff\xff')
+        pieces.append(b'\xff\xff\xff\xff')
     else:
-        write(_pack_i(len(topics)))
+        pieces.append(_pack_i(len(topics)))
         for topics_element in topics:
             topics_topic = topics_element.topic
             text = topics_topic.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             topics_partitions = topics_element.partitions
-            write(_pack_i(len(topics_partitions)))
-            write(pack(f">{len(topics_partitions)}i", *topics_partitions))
+            pieces.append(_pack_i(len(topics_partitions)))
+            pieces.append(pack(f">{len(topics_partitions)}i", *topics_partitions))
     return [b"".join(pieces)]
 
 
@@ -120,7 +120,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRe
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -160,22 +161,24 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRe
 
 def _encode_request_v2(message: DescribeLogDirsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     if topics is None:
-        write(b'\x00')
+        pieces.append(b'\x00\x00')
     else:
-        write(UVARINT[len(topics) + 1])
+        size = len(topics) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_element in topics:
             topics_topic = topics_element.topic
             text = topics_topic.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             topics_partitions = topics_element.partitions
-            write(UVARINT[len(topics_partitions) + 1])
-            write(pack(f">{len(topics_partitions)}i", *topics_partitions))
-            write(b'\x00')
-    write(b'\x00')
+            size = len(topics_partitions) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions)}i", *topics_partitions))
+            pieces.append(b'\x00')
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -254,7 +257,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             results_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -273,7 +277,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             else:
                 room -= results_topics_count
                 results_topics = []
-                for _ in range(results_topics_count):
+                while results_topics_count:
+                    results_topics_count -= 1
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -292,7 +297,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     else:
                         room -= results_topics_partitions_count
                         results_topics_partitions = []
-                        for _ in range(results_topics_partitions_count):
+                        while results_topics_partitions_count:
+                            results_topics_partitions_count -= 1
                             results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key = _unpack_iqqt(buffer, position)
                             position += 21
                             results_topics_partitions.append(DescribeLogDirsPartition(results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key))
@@ -306,25 +312,24 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
 def _encode_response_v1(message: DescribeLogDirsResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
-    write(_pack_ii(message.throttle_time_ms, len(results)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(results)))
     for results_element in results:
         results_log_dir = results_element.log_dir
         text = results_log_dir.encode()
-        write(_pack_hh(results_element.error_code, len(text)))
-        write(text)
+        pieces.append(_pack_hh(results_element.error_code, len(text)))
+        pieces.append(text)
         results_topics = results_element.topics
-        write(_pack_i(len(results_topics)))
+        pieces.append(_pack_i(len(results_topics)))
         for results_topics_element in results_topics:
             results_topics_name = results_topics_element.name
             text = results_topics_name.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             results_topics_partitions = results_topics_element.partitions
-            write(_pack_i(len(results_topics_partitions)))
+            pieces.append(_pack_i(len(results_topics_partitions)))
             for results_topics_partitions_element in results_topics_partitions:
-                write(_pack_iqqt(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
+                pieces.append(_pack_iqqt(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
                 if len(pieces) > PIECES_AT_ONCE:
                     output.append(b"".join(pieces))
                     pieces.clear()
@@ -357,7 +362,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             results_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -382,7 +388,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             else:
                 room -= results_topics_count
                 results_topics = []
-                for _ in range(results_topics_count):
+                while results_topics_count:
+                    results_topics_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -406,7 +413,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     else:
                         room -= results_topics_partitions_count
                         results_topics_partitions = []
-                        for _ in range(results_topics_partitions_count):
+                        while results_topics_partitions_count:
+                            results_topics_partitions_count -= 1
                             results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key, results_topics_partitions_tag_count = _unpack_iqqtB(buffer, position)
                             position += 22
                             if results_topics_partitions_tag_count:
@@ -434,48 +442,50 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
 def _encode_response_v2(message: DescribeLogDirsResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
     size = len(results) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for results_element in results:
         results_log_dir = results_element.log_dir
         text = results_log_dir.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_hB(results_element.error_code, size))
+            pieces.append(_pack_hB(results_element.error_code, size))
         else:
-            write(_pack_h(results_element.error_code) + uvarint(size))
-        write(text)
+            pieces.append(_pack_h(results_element.error_code) + uvarint(size))
+        pieces.append(text)
         results_topics = results_element.topics
-        write(UVARINT[len(results_topics) + 1])
+        size = len(results_topics) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for results_topics_element in results_topics:
             results_topics_name = results_topics_element.name
             text = results_topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             results_topics_partitions = results_topics_element.partitions
-            write(UVARINT[len(results_topics_partitions) + 1])
+            size = len(results_topics_partitions) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for results_topics_partitions_element in results_topics_partitions:
-                write(_pack_iqqtx(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
+                pieces.append(_pack_iqqtx(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
                 if len(pieces) > PIECES_AT_ONCE:
                     output.append(b"".join(pieces))
                     pieces.clear()
                     yield
-            write(b'\x00')
+            pieces.append(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
                 yield
-        write(b'\x00')
+        pieces.append(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(b'\x00')
+    pieces.append(b'\x00')
     output.append(b"".join(pieces))
     return output
 
@@ -496,7 +506,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             results_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -521,7 +532,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             else:
                 room -= results_topics_count
                 results_topics = []
-                for _ in range(results_topics_count):
+                while results_topics_count:
+                    results_topics_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -545,7 +557,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     else:
                         room -= results_topics_partitions_count
                         results_topics_partitions = []
-                        for _ in range(results_topics_partitions_count):
+                        while results_topics_partitions_count:
+                            results_topics_partitions_count -= 1
                             results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key, results_topics_partitions_tag_count = _unpack_iqqtB(buffer, position)
                             position += 22
                             if results_topics_partitions_tag_count:
@@ -573,48 +586,50 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
 def _encode_response_v3(message: DescribeLogDirsResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
     size = len(results) + 1
     if size < 128:
-        write(_pack_ihB(message.throttle_time_ms, message.error_code, size))
+        pieces.append(_pack_ihB(message.throttle_time_ms, message.error_code, size))
     else:
-        write(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
+        pieces.append(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
     for results_element in results:
         results_log_dir = results_element.log_dir
         text = results_log_dir.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_hB(results_element.error_code, size))
+            pieces.append(_pack_hB(results_element.error_code, size))
         else:
-            write(_pack_h(results_element.error_code) + uvarint(size))
-        write(text)
+            pieces.append(_pack_h(results_element.error_code) + uvarint(size))
+        pieces.append(text)
         results_topics = results_element.topics
-        write(UVARINT[len(results_topics) + 1])
+        size = len(results_topics) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for results_topics_element in results_topics:
             results_topics_name = results_topics_element.name
             text = results_topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             results_topics_partitions = results_topics_element.partitions
-            write(UVARINT[len(results_topics_partitions) + 1])
+            size = len(results_topics_partitions) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for results_topics_partitions_element in results_topics_partitions:
-                write(_pack_iqqtx(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
+                pieces.append(_pack_iqqtx(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
                 if len(pieces) > PIECES_AT_ONCE:
                     output.append(b"".join(pieces))
                     pieces.clear()
                     yield
-            write(b'\x00')
+            pieces.append(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
                 yield
-        write(b'\x00')
+        pieces.append(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(b'\x00')
+    pieces.append(b'\x00')
     output.append(b"".join(pieces))
     return output
 
@@ -635,7 +650,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             results_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -660,7 +676,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             else:
                 room -= results_topics_count
                 results_topics = []
-                for _ in range(results_topics_count):
+                while results_topics_count:
+                    results_topics_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -684,7 +701,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     else:
                         room -= results_topics_partitions_count
                         results_topics_partitions = []
-                        for _ in range(results_topics_partitions_count):
+                        while results_topics_partitions_count:
+                            results_topics_partitions_count -= 1
                             results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key, results_topics_partitions_tag_count = _unpack_iqqtB(buffer, position)
                             position += 22
                             if results_topics_partitions_tag_count:
@@ -712,48 +730,50 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
 def _encode_response_v4(message: DescribeLogDirsResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
     size = len(results) + 1
     if size < 128:
-        write(_pack_ihB(message.throttle_time_ms, message.error_code, size))
+        pieces.append(_pack_ihB(message.throttle_time_ms, message.error_code, size))
     else:
-        write(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
+        pieces.append(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
     for results_element in results:
         results_log_dir = results_element.log_dir
         text = results_log_dir.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_hB(results_element.error_code, size))
+            pieces.append(_pack_hB(results_element.error_code, size))
         else:
-            write(_pack_h(results_element.error_code) + uvarint(size))
-        write(text)
+            pieces.append(_pack_h(results_element.error_code) + uvarint(size))
+        pieces.append(text)
         results_topics = results_element.topics
-        write(UVARINT[len(results_topics) + 1])
+        size = len(results_topics) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for results_topics_element in results_topics:
             results_topics_name = results_topics_element.name
             text = results_topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             results_topics_partitions = results_topics_element.partitions
-            write(UVARINT[len(results_topics_partitions) + 1])
+            size = len(results_topics_partitions) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for results_topics_partitions_element in results_topics_partitions:
-                write(_pack_iqqtx(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
+                pieces.append(_pack_iqqtx(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
                 if len(pieces) > PIECES_AT_ONCE:
                     output.append(b"".join(pieces))
                     pieces.clear()
                     yield
-            write(b'\x00')
+            pieces.append(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
                 yield
-        write(_pack_qqx(results_element.total_bytes, results_element.usable_bytes))
+        pieces.append(_pack_qqx(results_element.total_bytes, results_element.usable_bytes))
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(b'\x00')
+    pieces.append(b'\x00')
     output.append(b"".join(pieces))
     return output
 
@@ -774,7 +794,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             results_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -799,7 +820,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             else:
                 room -= results_topics_count
                 results_topics = []
-                for _ in range(results_topics_count):
+                while results_topics_count:
+                    results_topics_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -823,7 +845,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     else:
                         room -= results_topics_partitions_count
                         results_topics_partitions = []
-                        for _ in range(results_topics_partitions_count):
+                        while results_topics_partitions_count:
+                            results_topics_partitions_count -= 1
                             results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key, results_topics_partitions_tag_count = _unpack_iqqtB(buffer, position)
                             position += 22
                             if results_topics_partitions_tag_count:
@@ -851,48 +874,50 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
 def _encode_response_v5(message: DescribeLogDirsResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     results = message.results
     size = len(results) + 1
     if size < 128:
-        write(_pack_ihB(message.throttle_time_ms, message.error_code, size))
+        pieces.append(_pack_ihB(message.throttle_time_ms, message.error_code, size))
     else:
-        write(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
+        pieces.append(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
     for results_element in results:
         results_log_dir = results_element.log_dir
         text = results_log_dir.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_hB(results_element.error_code, size))
+            pieces.append(_pack_hB(results_element.error_code, size))
         else:
-            write(_pack_h(results_element.error_code) + uvarint(size))
-        write(text)
+            pieces.append(_pack_h(results_element.error_code) + uvarint(size))
+        pieces.append(text)
         results_topics = results_element.topics
-        write(UVARINT[len(results_topics) + 1])
+        size = len(results_topics) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for results_topics_element in results_topics:
             results_topics_name = results_topics_element.name
             text = results_topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             results_topics_partitions = results_topics_element.partitions
-            write(UVARINT[len(results_topics_partitions) + 1])
+            size = len(results_topics_partitions) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for results_topics_partitions_element in results_topics_partitions:
-                write(_pack_iqqtx(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
+                pieces.append(_pack_iqqtx(results_topics_partitions_element.partition_index, results_topics_partitions_element.partition_size, results_topics_partitions_element.offset_lag, results_topics_partitions_element.is_future_key))
                 if len(pieces) > PIECES_AT_ONCE:
                     output.append(b"".join(pieces))
                     pieces.clear()
                     yield
-            write(b'\x00')
+            pieces.append(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
                 yield
-        write(_pack_qqtx(results_element.total_bytes, results_element.usable_bytes, results_element.is_cordoned))
+        pieces.append(_pack_qqtx(results_element.total_bytes, results_element.usable_bytes, results_element.is_cordoned))
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(b'\x00')
+    pieces.append(b'\x00')
     output.append(b"".join(pieces))
     return output
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 61
 
@@ -45,7 +45,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeProducers
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -85,19 +86,21 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeProducers
 
 def _encode_request_v0(message: DescribeProducersRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(UVARINT[len(topics) + 1])
+    size = len(topics) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partition_indexes = topics_element.partition_indexes
-        write(UVARINT[len(topics_partition_indexes) + 1])
-        write(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
-        write(b'\x00')
-    write(b'\x00')
+        size = len(topics_partition_indexes) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -170,7 +173,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducer
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -194,7 +198,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducer
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code, size = _unpack_ihB(buffer, position)
                     position += 6
                     if size > 127:
@@ -221,7 +226,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducer
                     else:
                         room -= topics_partitions_active_producers_count
                         topics_partitions_active_producers = []
-                        for _ in range(topics_partitions_active_producers_count):
+                        while topics_partitions_active_producers_count:
+                            topics_partitions_active_producers_count -= 1
                             topics_partitions_active_producers_producer_id, topics_partitions_active_producers_producer_epoch, topics_partitions_active_producers_last_sequence, topics_partitions_active_producers_last_timestamp, topics_partitions_active_producers_coordinator_epoch, topics_partitions_active_producers_current_txn_start_offset, topics_partitions_active_producers_tag_count = _unpack_qiiqiqB(buffer, position)
                             position += 37
                             if topics_partitions_active_producers_tag_count:
@@ -249,48 +255,51 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducer
 def _encode_response_v0(message: DescribeProducersResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_error_message = topics_partitions_element.error_message
-            write(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
+            pieces.append(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
             if topics_partitions_error_message is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
                 text = topics_partitions_error_message.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
             topics_partitions_active_producers = topics_partitions_element.active_producers
-            write(UVARINT[len(topics_partitions_active_producers) + 1])
+            size = len(topics_partitions_active_producers) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for topics_partitions_active_producers_element in topics_partitions_active_producers:
-                write(_pack_qiiqiqx(topics_partitions_active_producers_element.producer_id, topics_partitions_active_producers_element.producer_epoch, topics_partitions_active_producers_element.last_sequence, topics_partitions_active_producers_element.last_timestamp, topics_partitions_active_producers_element.coordinator_epoch, topics_partitions_active_producers_element.current_txn_start_offset))
+                pieces.append(_pack_qiiqiqx(topics_partitions_active_producers_element.producer_id, topics_partitions_active_producers_element.producer_epoch, topics_partitions_active_producers_element.last_sequence, topics_partitions_active_producers_element.last_timestamp, topics_partitions_active_producers_element.coordinator_epoch, topics_partitions_active_producers_element.current_txn_start_offset))
                 if len(pieces) > PIECES_AT_ONCE:
                     output.append(b"".join(pieces))
                     pieces.clear()
                     yield
-            write(b'\x00')
+            pieces.append(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
                 yield
-        write(b'\x00')
+        pieces.append(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(b'\x00')
+    pieces.append(b'\x00')
     output.append(b"".join(pieces))
     return output
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 55
 
@@ -65,7 +65,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumReq
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -89,7 +90,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumReq
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_tag_count = _unpack_iB(buffer, position)
                     position += 5
                     if topics_partitions_tag_count:
@@ -111,20 +113,22 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumReq
 
 def _encode_request_v0(message: DescribeQuorumRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(UVARINT[len(topics) + 1])
+    size = len(topics) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topics_element in topics:
         topics_topic_name = topics_element.topic_name
         text = topics_topic_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_ix(topics_partitions_element.partition_index))
-        write(b'\x00')
-    write(b'\x00')
+            pieces.append(_pack_ix(topics_partitions_element.partition_index))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -217,7 +221,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -241,7 +246,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_high_watermark, topics_partitions_current_voters_count = _unpack_ihiiqB(buffer, position)
                     position += 23
                     if topics_partitions_current_voters_count > 127:
@@ -255,7 +261,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                     else:
                         room -= topics_partitions_current_voters_count
                         topics_partitions_current_voters = []
-                        for _ in range(topics_partitions_current_voters_count):
+                        while topics_partitions_current_voters_count:
+                            topics_partitions_current_voters_count -= 1
                             topics_partitions_current_voters_replica_id, topics_partitions_current_voters_log_end_offset, topics_partitions_current_voters_tag_count = _unpack_iqB(buffer, position)
                             position += 13
                             if topics_partitions_current_voters_tag_count:
@@ -274,7 +281,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                     else:
                         room -= topics_partitions_observers_count
                         topics_partitions_observers = []
-                        for _ in range(topics_partitions_observers_count):
+                        while topics_partitions_observers_count:
+                            topics_partitions_observers_count -= 1
                             topics_partitions_observers_replica_id, topics_partitions_observers_log_end_offset, topics_partitions_observers_tag_count = _unpack_iqB(buffer, position)
                             position += 13
                             if topics_partitions_observers_tag_count:
@@ -301,36 +309,38 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
 
 def _encode_response_v0(message: DescribeQuorumResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_hB(message.error_code, size))
+        pieces.append(_pack_hB(message.error_code, size))
     else:
-        write(_pack_h(message.error_code) + uvarint(size))
+        pieces.append(_pack_h(message.error_code) + uvarint(size))
     for topics_element in topics:
         topics_topic_name = topics_element.topic_name
         text = topics_topic_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_current_voters = topics_partitions_element.current_voters
             size = len(topics_partitions_current_voters) + 1
             if size < 128:
-                write(_pack_ihiiqB(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, topics_partitions_element.high_watermark, size))
+                pieces.append(_pack_ihiiqB(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, topics_partitions_element.high_watermark, size))
             else:
-                write(_pack_ihiiq(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, topics_partitions_element.high_watermark) + uvarint(size))
+                pieces.append(_pack_ihiiq(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, topics_partitions_element.high_watermark) + uvarint(size))
             for topics_partitions_current_voters_element in topics_partitions_current_voters:
-                write(_pack_iqx(topics_partitions_current_voters_element.replica_id, topics_partitions_current_voters_element.log_end_offset))
+                pieces.append(_pack_iqx(topics_partitions_current_voters_element.replica_id, topics_partitions_current_voters_element.log_end_offset))
             topics_partitions_observers = topics_partitions_element.observers
-            write(UVARINT[len(topics_partitions_observers) + 1])
+            size = len(topics_partitions_observers) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for topics_partitions_observers_element in topics_partitions_observers:
-                write(_pack_iqx(topics_partitions_observers_element.replica_id, topics_partitions_observers_element.log_end_offset))
-            write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+                pieces.append(_pack_iqx(topics_partitions_observers_element.replica_id, topics_partitions_observers_element.log_end_offset))
+            pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -350,7 +360,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -374,7 +385,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_high_watermark, topics_partitions_current_voters_count = _unpack_ihiiqB(buffer, position)
                     position += 23
                     if topics_partitions_current_voters_count > 127:
@@ -388,7 +400,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                     else:
                         room -= topics_partitions_current_voters_count
                         topics_partitions_current_voters = []
-                        for _ in range(topics_partitions_current_voters_count):
+                        while topics_partitions_current_voters_count:
+                            topics_partitions_current_voters_count -= 1
                             topics_partitions_current_voters_replica_id, topics_partitions_current_voters_log_end_offset, topics_partitions_current_voters_last_fetch_timestamp, topics_partitions_current_voters_last_caught_up_timestamp, topics_partitions_current_voters_tag_count = _unpack_iqqqB(buffer, position)
                             position += 29
                             if topics_partitions_current_voters_tag_count:
@@ -407,7 +420,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                     else:
                         room -= topics_partitions_observers_count
                         topics_partitions_observers = []
-                        for _ in range(topics_partitions_observers_count):
+                        while topics_partitions_observers_count:
+                            topics_partitions_observers_count -= 1
                             topics_partitions_observers_replica_id, topics_partitions_observers_log_end_offset, topics_partitions_observers_last_fetch_timestamp, topics_partitions_observers_last_caught_up_timestamp, topics_partitions_observers_tag_count = _unpack_iqqqB(buffer, position)
                             position += 29
                             if topics_partitions_observers_tag_count:
@@ -434,36 +448,38 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
 
 def _encode_response_v1(message: DescribeQuorumResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_hB(message.error_code, size))
+        pieces.append(_pack_hB(message.error_code, size))
     else:
-        write(_pack_h(message.error_code) + uvarint(size))
+        pieces.append(_pack_h(message.error_code) + uvarint(size))
     for topics_element in topics:
         topics_topic_name = topics_element.topic_name
         text = topics_topic_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_current_voters = topics_partitions_element.current_voters
             size = len(topics_partitions_current_voters) + 1
             if size < 128:
-                write(_pack_ihiiqB(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, topics_partitions_element.high_watermark, size))
+                pieces.append(_pack_ihiiqB(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, topics_partitions_element.high_watermark, size))
             else:
-                write(_pack_ihiiq(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, topics_partitions_element.high_watermark) + uvarint(size))
+                pieces.append(_pack_ihiiq(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, topics_partitions_element.high_watermark) + uvarint(size))
             for topics_partitions_current_voters_element in topics_partitions_current_voters:
-                write(_pack_iqqqx(topics_partitions_current_voters_element.replica_id, topics_partitions_current_voters_element.log_end_offset, topics_partitions_current_voters_element.last_fetch_timestamp, topics_partitions_current_voters_element.last_caught_up_timestamp))
+                pieces.append(_pack_iqqqx(topics_partitions_current_voters_element.replica_id, topics_partitions_current_voters_element.log_end_offset, topics_partitions_current_voters_element.last_fetch_timestamp, topics_partitions_current_voters_element.last_caught_up_timestamp))
             topics_partitions_observers = topics_partitions_element.observers
-            write(UVARINT[len(topics_partitions_observers) + 1])
+            size = len(topics_partitions_observers) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for topics_partitions_observers_element in topics_partitions_observers:
-                write(_pack_iqqqx(topics_partitions_observers_element.replica_id, topics_partitions_observers_element.log_end_offset, topics_partitions_observers_element.last_fetch_timestamp, topics_partitions_observers_element.last_caught_up_timestamp))
-            write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+                pieces.append(_pack_iqqqx(topics_partitions_observers_element.replica_id, topics_partitions_observers_element.log_end_offset, topics_partitions_observers_element.last_fetch_timestamp, topics_partitions_observers_element.last_caught_up_timestamp))
+            pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -496,7 +512,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -520,7 +537,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code, size = _unpack_ihB(buffer, position)
                     position += 6
                     if size > 127:
@@ -547,7 +565,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                     else:
                         room -= topics_partitions_current_voters_count
                         topics_partitions_current_voters = []
-                        for _ in range(topics_partitions_current_voters_count):
+                        while topics_partitions_current_voters_count:
+                            topics_partitions_current_voters_count -= 1
                             topics_partitions_current_voters_replica_id, topics_partitions_current_voters_replica_directory_id, topics_partitions_current_voters_log_end_offset, topics_partitions_current_voters_last_fetch_timestamp, topics_partitions_current_voters_last_caught_up_timestamp, topics_partitions_current_voters_tag_count = _unpack_i16sqqqB(buffer, position)
                             position += 45
                             if topics_partitions_current_voters_tag_count:
@@ -566,7 +585,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
                     else:
                         room -= topics_partitions_observers_count
                         topics_partitions_observers = []
-                        for _ in range(topics_partitions_observers_count):
+                        while topics_partitions_observers_count:
+                            topics_partitions_observers_count -= 1
                             topics_partitions_observers_replica_id, topics_partitions_observers_replica_directory_id, topics_partitions_observers_log_end_offset, topics_partitions_observers_last_fetch_timestamp, topics_partitions_observers_last_caught_up_timestamp, topics_partitions_observers_tag_count = _unpack_i16sqqqB(buffer, position)
                             position += 45
                             if topics_partitions_observers_tag_count:
@@ -595,7 +615,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
     else:
         room -= nodes_count
         nodes = []
-        for _ in range(nodes_count):
+        while nodes_count:
+            nodes_count -= 1
             nodes_node_id, nodes_listeners_count = _unpack_iB(buffer, position)
             position += 5
             if nodes_listeners_count > 127:
@@ -609,7 +630,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
             else:
                 room -= nodes_listeners_count
                 nodes_listeners = []
-                for _ in range(nodes_listeners_count):
+                while nodes_listeners_count:
+                    nodes_listeners_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -651,68 +673,76 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeQuorumRe
 
 def _encode_response_v2(message: DescribeQuorumResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_h(message.error_code))
+    pieces.append(_pack_h(message.error_code))
     if error_message is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = error_message.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     topics = message.topics
-    write(UVARINT[len(topics) + 1])
+    size = len(topics) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topics_element in topics:
         topics_topic_name = topics_element.topic_name
         text = topics_topic_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_error_message = topics_partitions_element.error_message
-            write(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
+            pieces.append(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
             if topics_partitions_error_message is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
                 text = topics_partitions_error_message.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
             topics_partitions_current_voters = topics_partitions_element.current_voters
             size = len(topics_partitions_current_voters) + 1
             if size < 128:
-                write(_pack_iiqB(topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, topics_partitions_element.high_watermark, size))
+                pieces.append(_pack_iiqB(topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, topics_partitions_element.high_watermark, size))
             else:
-                write(_pack_iiq(topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, topics_partitions_element.high_watermark) + uvarint(size))
+                pieces.append(_pack_iiq(topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, topics_partitions_element.high_watermark) + uvarint(size))
             for topics_partitions_current_voters_element in topics_partitions_current_voters:
-                write(_pack_i16sqqqx(topics_partitions_current_voters_element.replica_id, topics_partitions_current_voters_element.replica_directory_id, topics_partitions_current_voters_element.log_end_offset, topics_partitions_current_voters_element.last_fetch_timestamp, topics_partitions_current_voters_element.last_caught_up_timestamp))
+                pieces.append(_pack_i16sqqqx(topics_partitions_current_voters_element.replica_id, topics_partitions_current_voters_element.replica_directory_id, topics_partitions_current_voters_element.log_end_offset, topics_partitions_current_voters_element.last_fetch_timestamp, topics_partitions_current_voters_element.last_caught_up_timestamp))
             topics_partitions_observers = topics_partitions_element.observers
-            write(UVARINT[len(topics_partitions_observers) + 1])
+            size = len(topics_partitions_observers) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for topics_partitions_observers_element in topics_partitions_observers:
-                write(_pack_i16sqqqx(topics_partitions_observers_element.replica_id, topics_partitions_observers_element.replica_directory_id, topics_partitions_observers_element.log_end_offset, topics_partitions_observers_element.last_fetch_timestamp, topics_partitions_observers_element.last_caught_up_timestamp))
-            write(b'\x00')
-        write(b'\x00')
+                pieces.append(_pack_i16sqqqx(topics_partitions_observers_element.replica_id, topics_partitions_observers_element.replica_directory_id, topics_partitions_observers_element.log_end_offset, topics_partitions_observers_element.last_fetch_timestamp, topics_partitions_observers_element.last_caught_up_timestamp))
+            pieces.append(b'\x00')
+        pieces.append(b'\x00')
     nodes = message.nodes
-    write(UVARINT[len(nodes) + 1])
+    size = len(nodes) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for nodes_element in nodes:
         nodes_listeners = nodes_element.listeners
         size = len(nodes_listeners) + 1
         if size < 128:
-            write(_pack_iB(nodes_element.node_id, size))
+            pieces.append(_pack_iB(nodes_element.node_id, size))
         else:
-            write(_pack_i(nodes_element.node_id) + uvarint(size))
+            pieces.append(_pack_i(nodes_element.node_id) + uvarint(size))
         for nodes_listeners_element in nodes_listeners:
             nodes_listeners_name = nodes_listeners_element.name
             text = nodes_listeners_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             nodes_listeners_host = nodes_listeners_element.host
             text = nodes_listeners_host.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-            write(_pack_Hx(nodes_listeners_element.port))
-        write(b'\x00')
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(_pack_Hx(nodes_listeners_element.port))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 75
 
@@ -58,7 +58,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPart
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -104,27 +105,29 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPart
 
 def _encode_request_v0(message: DescribeTopicPartitionsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(UVARINT[len(topics) + 1])
+    size = len(topics) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-        write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(b'\x00')
     cursor = message.cursor
-    write(_pack_i(message.response_partition_limit))
+    pieces.append(_pack_i(message.response_partition_limit))
     if cursor is None:
-        write(b'\xff')
+        pieces.append(b'\xff')
     else:
-        write(b'\x01')
+        pieces.append(b'\x01')
         cursor_topic_name = cursor.topic_name
         text = cursor_topic_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-        write(_pack_ix(cursor.partition_index))
-    write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(_pack_ix(cursor.partition_index))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -198,7 +201,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPar
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -225,7 +229,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPar
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiiB(buffer, position)
                     position += 15
                     if topics_partitions_replica_nodes_count > 127:
@@ -331,67 +336,72 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTopicPar
 
 def _encode_response_v0(message: DescribeTopicPartitionsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
-        write(_pack_h(topics_element.error_code))
+        pieces.append(_pack_h(topics_element.error_code))
         if topics_name is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_16stB(topics_element.topic_id, topics_element.is_internal, size))
+            pieces.append(_pack_16stB(topics_element.topic_id, topics_element.is_internal, size))
         else:
-            write(_pack_16st(topics_element.topic_id, topics_element.is_internal) + uvarint(size))
+            pieces.append(_pack_16st(topics_element.topic_id, topics_element.is_internal) + uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replica_nodes = topics_partitions_element.replica_nodes
             size = len(topics_partitions_replica_nodes) + 1
             if size < 128:
-                write(_pack_hiiiB(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, size))
+                pieces.append(_pack_hiiiB(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, size))
             else:
-                write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
-            write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
+                pieces.append(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            write(UVARINT[len(topics_partitions_isr_nodes) + 1])
-            write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
+            size = len(topics_partitions_isr_nodes) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_eligible_leader_replicas = topics_partitions_element.eligible_leader_replicas
             if topics_partitions_eligible_leader_replicas is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
-                write(UVARINT[len(topics_partitions_eligible_leader_replicas) + 1])
-                write(pack(f">{len(topics_partitions_eligible_leader_replicas)}i", *topics_partitions_eligible_leader_replicas))
+                size = len(topics_partitions_eligible_leader_replicas) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(pack(f">{len(topics_partitions_eligible_leader_replicas)}i", *topics_partitions_eligible_leader_replicas))
             topics_partitions_last_known_elr = topics_partitions_element.last_known_elr
             if topics_partitions_last_known_elr is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
-                write(UVARINT[len(topics_partitions_last_known_elr) + 1])
-                write(pack(f">{len(topics_partitions_last_known_elr)}i", *topics_partitions_last_known_elr))
+                size = len(topics_partitions_last_known_elr) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(pack(f">{len(topics_partitions_last_known_elr)}i", *topics_partitions_last_known_elr))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            write(UVARINT[len(topics_partitions_offline_replicas) + 1])
-            write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
-            write(b'\x00')
-        write(_pack_ix(topics_element.topic_authorized_operations))
+            size = len(topics_partitions_offline_replicas) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
+            pieces.append(b'\x00')
+        pieces.append(_pack_ix(topics_element.topic_authorized_operations))
     next_cursor = message.next_cursor
     if next_cursor is None:
-        write(b'\xff')
+        pieces.append(b'\xff')
     else:
-        write(b'\x01')
+        pieces.append(b'\x01')
         next_cursor_topic_name = next_cursor.topic_name
         text = next_cursor_topic_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-        write(_pack_ix(next_cursor.partition_index))
-    write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(_pack_ix(next_cursor.partition_index))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 65
 
@@ -42,7 +42,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeTransacti
     else:
         room -= transactional_ids_count
         transactional_ids = []
-        for _ in range(transactional_ids_count):
+        while transactional_ids_count:
+            transactional_ids_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -65,14 +66,15 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeTransacti
 
 def _encode_request_v0(message: DescribeTransactionsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_ids = message.transactional_ids
-    write(UVARINT[len(transactional_ids) + 1])
+    size = len(transactional_ids) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for transactional_ids_element in transactional_ids:
         text = transactional_ids_element.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-    write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -140,7 +142,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTransact
     else:
         room -= transaction_states_count
         transaction_states = []
-        for _ in range(transaction_states_count):
+        while transaction_states_count:
+            transaction_states_count -= 1
             transaction_states_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -175,7 +178,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTransact
             else:
                 room -= transaction_states_topics_count
                 transaction_states_topics = []
-                for _ in range(transaction_states_topics_count):
+                while transaction_states_topics_count:
+                    transaction_states_topics_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -220,43 +224,45 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTransact
 
 def _encode_response_v0(message: DescribeTransactionsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transaction_states = message.transaction_states
     size = len(transaction_states) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for transaction_states_element in transaction_states:
         transaction_states_transactional_id = transaction_states_element.transactional_id
         text = transaction_states_transactional_id.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_hB(transaction_states_element.error_code, size))
+            pieces.append(_pack_hB(transaction_states_element.error_code, size))
         else:
-            write(_pack_h(transaction_states_element.error_code) + uvarint(size))
-        write(text)
+            pieces.append(_pack_h(transaction_states_element.error_code) + uvarint(size))
+        pieces.append(text)
         transaction_states_transaction_state = transaction_states_element.transaction_state
         text = transaction_states_transaction_state.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         transaction_states_topics = transaction_states_element.topics
         size = len(transaction_states_topics) + 1
         if size < 128:
-            write(_pack_iqqhB(transaction_states_element.transaction_timeout_ms, transaction_states_element.transaction_start_time_ms, transaction_states_element.producer_id, transaction_states_element.producer_epoch, size))
+            pieces.append(_pack_iqqhB(transaction_states_element.transaction_timeout_ms, transaction_states_element.transaction_start_time_ms, transaction_states_element.producer_id, transaction_states_element.producer_epoch, size))
         else:
-            write(_pack_iqqh(transaction_states_element.transaction_timeout_ms, transaction_states_element.transaction_start_time_ms, transaction_states_element.producer_id, transaction_states_element.producer_epoch) + uvarint(size))
+            pieces.append(_pack_iqqh(transaction_states_element.transaction_timeout_ms, transaction_states_element.transaction_start_time_ms, transaction_states_element.producer_id, transaction_states_element.producer_epoch) + uvarint(size))
         for transaction_states_topics_element in transaction_states_topics:
             transaction_states_topics_topic = transaction_states_topics_element.topic
             text = transaction_states_topics_topic.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             transaction_states_topics_partitions = transaction_states_topics_element.partitions
-            write(UVARINT[len(transaction_states_topics_partitions) + 1])
-            write(pack(f">{len(transaction_states_topics_partitions)}i", *transaction_states_topics_partitions))
-            write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+            size = len(transaction_states_topics_partitions) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(transaction_states_topics_partitions)}i", *transaction_states_topics_partitions))
+            pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

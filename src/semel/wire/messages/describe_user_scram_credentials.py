@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 50
 
@@ -43,7 +43,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeUserScram
     else:
         room -= users_count
         users = []
-        for _ in range(users_count):
+        while users_count:
+            users_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -70,19 +71,20 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeUserScram
 
 def _encode_request_v0(message: DescribeUserScramCredentialsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     users = message.users
     if users is None:
-        write(b'\x00')
+        pieces.append(b'\x00\x00')
     else:
-        write(UVARINT[len(users) + 1])
+        size = len(users) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for users_element in users:
             users_name = users_element.name
             text = users_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-            write(b'\x00')
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -161,7 +163,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeUserScra
     else:
         room -= results_count
         results = []
-        for _ in range(results_count):
+        while results_count:
+            results_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -198,7 +201,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeUserScra
             else:
                 room -= results_credential_infos_count
                 results_credential_infos = []
-                for _ in range(results_credential_infos_count):
+                while results_credential_infos_count:
+                    results_credential_infos_count -= 1
                     results_credential_infos_mechanism, results_credential_infos_iterations, results_credential_infos_tag_count = _unpack_biB(buffer, position)
                     position += 6
                     if results_credential_infos_tag_count:
@@ -220,36 +224,40 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeUserScra
 
 def _encode_response_v0(message: DescribeUserScramCredentialsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     if error_message is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = error_message.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     results = message.results
-    write(UVARINT[len(results) + 1])
+    size = len(results) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for results_element in results:
         results_user = results_element.user
         text = results_user.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         results_error_message = results_element.error_message
-        write(_pack_h(results_element.error_code))
+        pieces.append(_pack_h(results_element.error_code))
         if results_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = results_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         results_credential_infos = results_element.credential_infos
-        write(UVARINT[len(results_credential_infos) + 1])
+        size = len(results_credential_infos) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for results_credential_infos_element in results_credential_infos:
-            write(_pack_bix(results_credential_infos_element.mechanism, results_credential_infos_element.iterations))
-        write(b'\x00')
-    write(b'\x00')
+            pieces.append(_pack_bix(results_credential_infos_element.mechanism, results_credential_infos_element.iterations))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

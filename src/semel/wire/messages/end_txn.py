@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 26
 
@@ -51,12 +51,11 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[EndTxnRequest, in
 
 def _encode_request_v0(message: EndTxnRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     text = transactional_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
-    write(_pack_qht(message.producer_id, message.producer_epoch, message.committed))
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
+    pieces.append(_pack_qht(message.producer_id, message.producer_epoch, message.committed))
     return [b"".join(pieces)]
 
 
@@ -83,12 +82,12 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[EndTxnRequest, in
 
 def _encode_request_v3(message: EndTxnRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     text = transactional_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
-    write(_pack_qhtx(message.producer_id, message.producer_epoch, message.committed))
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
+    pieces.append(_pack_qhtx(message.producer_id, message.producer_epoch, message.committed))
     return [b"".join(pieces)]
 
 
@@ -147,8 +146,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[EndTxnResponse, 
 
 def _encode_response_v0(message: EndTxnResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     return [b"".join(pieces)]
 
 
@@ -165,8 +163,7 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[EndTxnResponse, 
 
 def _encode_response_v3(message: EndTxnResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_ihx(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ihx(message.throttle_time_ms, message.error_code))
     return [b"".join(pieces)]
 
 
@@ -183,8 +180,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[EndTxnResponse, 
 
 def _encode_response_v5(message: EndTxnResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_ihqhx(message.throttle_time_ms, message.error_code, message.producer_id, message.producer_epoch))
+    pieces.append(_pack_ihqhx(message.throttle_time_ms, message.error_code, message.producer_id, message.producer_epoch))
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, Records, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, Records, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 1
 
@@ -122,7 +122,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -141,7 +142,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition, topics_partitions_fetch_offset, topics_partitions_partition_max_bytes = _unpack_iqi(buffer, position)
                     position += 16
                     topics_partitions.append(FetchPartition(topics_partitions_partition, -1, topics_partitions_fetch_offset, -1, -1, topics_partitions_partition_max_bytes))
@@ -153,18 +155,17 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FetchRequest, int
 
 def _encode_request_v4(message: FetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_iiiibi(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, len(topics)))
+    pieces.append(_pack_iiiibi(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, len(topics)))
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iqi(topics_partitions_element.partition, topics_partitions_element.fetch_offset, topics_partitions_element.partition_max_bytes))
+            pieces.append(_pack_iqi(topics_partitions_element.partition, topics_partitions_element.fetch_offset, topics_partitions_element.partition_max_bytes))
     return [b"".join(pieces)]
 
 
@@ -181,7 +182,8 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -200,7 +202,8 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition, topics_partitions_fetch_offset, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes = _unpack_iqqi(buffer, position)
                     position += 24
                     topics_partitions.append(FetchPartition(topics_partitions_partition, -1, topics_partitions_fetch_offset, -1, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes))
@@ -212,18 +215,17 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[FetchRequest, int
 
 def _encode_request_v5(message: FetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_iiiibi(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, len(topics)))
+    pieces.append(_pack_iiiibi(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, len(topics)))
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iqqi(topics_partitions_element.partition, topics_partitions_element.fetch_offset, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
+            pieces.append(_pack_iqqi(topics_partitions_element.partition, topics_partitions_element.fetch_offset, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
     return [b"".join(pieces)]
 
 
@@ -240,7 +242,8 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -259,7 +262,8 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition, topics_partitions_fetch_offset, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes = _unpack_iqqi(buffer, position)
                     position += 24
                     topics_partitions.append(FetchPartition(topics_partitions_partition, -1, topics_partitions_fetch_offset, -1, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes))
@@ -274,7 +278,8 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     else:
         room -= forgotten_topics_data_count
         forgotten_topics_data = []
-        for _ in range(forgotten_topics_data_count):
+        while forgotten_topics_data_count:
+            forgotten_topics_data_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -301,28 +306,27 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int
 
 def _encode_request_v7(message: FetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_iiiibiii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, len(topics)))
+    pieces.append(_pack_iiiibiii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, len(topics)))
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iqqi(topics_partitions_element.partition, topics_partitions_element.fetch_offset, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
+            pieces.append(_pack_iqqi(topics_partitions_element.partition, topics_partitions_element.fetch_offset, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
     forgotten_topics_data = message.forgotten_topics_data
-    write(_pack_i(len(forgotten_topics_data)))
+    pieces.append(_pack_i(len(forgotten_topics_data)))
     for forgotten_topics_data_element in forgotten_topics_data:
         forgotten_topics_data_topic = forgotten_topics_data_element.topic
         text = forgotten_topics_data_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         forgotten_topics_data_partitions = forgotten_topics_data_element.partitions
-        write(_pack_i(len(forgotten_topics_data_partitions)))
-        write(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
+        pieces.append(_pack_i(len(forgotten_topics_data_partitions)))
+        pieces.append(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
     return [b"".join(pieces)]
 
 
@@ -339,7 +343,8 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -358,7 +363,8 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes = _unpack_iiqqi(buffer, position)
                     position += 28
                     topics_partitions.append(FetchPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, -1, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes))
@@ -373,7 +379,8 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     else:
         room -= forgotten_topics_data_count
         forgotten_topics_data = []
-        for _ in range(forgotten_topics_data_count):
+        while forgotten_topics_data_count:
+            forgotten_topics_data_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -400,28 +407,27 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int
 
 def _encode_request_v9(message: FetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_iiiibiii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, len(topics)))
+    pieces.append(_pack_iiiibiii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, len(topics)))
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iiqqi(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
+            pieces.append(_pack_iiqqi(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
     forgotten_topics_data = message.forgotten_topics_data
-    write(_pack_i(len(forgotten_topics_data)))
+    pieces.append(_pack_i(len(forgotten_topics_data)))
     for forgotten_topics_data_element in forgotten_topics_data:
         forgotten_topics_data_topic = forgotten_topics_data_element.topic
         text = forgotten_topics_data_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         forgotten_topics_data_partitions = forgotten_topics_data_element.partitions
-        write(_pack_i(len(forgotten_topics_data_partitions)))
-        write(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
+        pieces.append(_pack_i(len(forgotten_topics_data_partitions)))
+        pieces.append(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
     return [b"".join(pieces)]
 
 
@@ -438,7 +444,8 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -457,7 +464,8 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes = _unpack_iiqqi(buffer, position)
                     position += 28
                     topics_partitions.append(FetchPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, -1, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes))
@@ -472,7 +480,8 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     else:
         room -= forgotten_topics_data_count
         forgotten_topics_data = []
-        for _ in range(forgotten_topics_data_count):
+        while forgotten_topics_data_count:
+            forgotten_topics_data_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -507,32 +516,31 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, in
 
 def _encode_request_v11(message: FetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_iiiibiii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, len(topics)))
+    pieces.append(_pack_iiiibiii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, len(topics)))
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iiqqi(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
+            pieces.append(_pack_iiqqi(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
     forgotten_topics_data = message.forgotten_topics_data
-    write(_pack_i(len(forgotten_topics_data)))
+    pieces.append(_pack_i(len(forgotten_topics_data)))
     for forgotten_topics_data_element in forgotten_topics_data:
         forgotten_topics_data_topic = forgotten_topics_data_element.topic
         text = forgotten_topics_data_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         forgotten_topics_data_partitions = forgotten_topics_data_element.partitions
-        write(_pack_i(len(forgotten_topics_data_partitions)))
-        write(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
+        pieces.append(_pack_i(len(forgotten_topics_data_partitions)))
+        pieces.append(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
     rack_id = message.rack_id
     text = rack_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -552,7 +560,8 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -576,7 +585,8 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_last_fetched_epoch, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes, topics_partitions_tag_count = _unpack_iiqiqiB(buffer, position)
                     position += 33
                     if topics_partitions_tag_count:
@@ -600,7 +610,8 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     else:
         room -= forgotten_topics_data_count
         forgotten_topics_data = []
-        for _ in range(forgotten_topics_data_count):
+        while forgotten_topics_data_count:
+            forgotten_topics_data_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -675,52 +686,58 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
 
 def _encode_request_v12(message: FetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iiiibiiB(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, size))
+        pieces.append(_pack_iiiibiiB(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, size))
     else:
-        write(_pack_iiiibii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + uvarint(size))
+        pieces.append(_pack_iiiibii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + uvarint(size))
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iiqiqix(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.last_fetched_epoch, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
-        write(b'\x00')
+            pieces.append(_pack_iiqiqix(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.last_fetched_epoch, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
+        pieces.append(b'\x00')
     forgotten_topics_data = message.forgotten_topics_data
-    write(UVARINT[len(forgotten_topics_data) + 1])
+    size = len(forgotten_topics_data) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for forgotten_topics_data_element in forgotten_topics_data:
         forgotten_topics_data_topic = forgotten_topics_data_element.topic
         text = forgotten_topics_data_topic.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         forgotten_topics_data_partitions = forgotten_topics_data_element.partitions
-        write(UVARINT[len(forgotten_topics_data_partitions) + 1])
-        write(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
-        write(b'\x00')
+        size = len(forgotten_topics_data_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
+        pieces.append(b'\x00')
     rack_id = message.rack_id
     text = rack_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     cluster_id = message.cluster_id
     if cluster_id is not None:
         tags: list[bytes] = []
         if cluster_id is not None:
             cluster_id_pieces: list[Buffer] = []
             text = cluster_id.encode()
-            cluster_id_pieces.append(UVARINT[len(text) + 1])
+            size = len(text) + 1
+            cluster_id_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             cluster_id_pieces.append(text)
             cluster_id_joined = b"".join(cluster_id_pieces)
             tags.append(b'\x00' + uvarint(len(cluster_id_joined)) + cluster_id_joined)
-        write(uvarint(len(tags)))
-        write(b"".join(tags))
+        pieces.append(uvarint(len(tags)))
+        pieces.append(b"".join(tags))
     else:
-        write(b'\x00')
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -740,7 +757,8 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_topic_id, topics_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if topics_partitions_count > 127:
@@ -754,7 +772,8 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_last_fetched_epoch, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes, topics_partitions_tag_count = _unpack_iiqiqiB(buffer, position)
                     position += 33
                     if topics_partitions_tag_count:
@@ -778,7 +797,8 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     else:
         room -= forgotten_topics_data_count
         forgotten_topics_data = []
-        for _ in range(forgotten_topics_data_count):
+        while forgotten_topics_data_count:
+            forgotten_topics_data_count -= 1
             forgotten_topics_data_topic_id, forgotten_topics_data_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if forgotten_topics_data_partitions_count > 127:
@@ -843,52 +863,54 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[FetchRequest, in
 
 def _encode_request_v13(message: FetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iiiibiiB(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, size))
+        pieces.append(_pack_iiiibiiB(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, size))
     else:
-        write(_pack_iiiibii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + uvarint(size))
+        pieces.append(_pack_iiiibii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + uvarint(size))
     for topics_element in topics:
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_16sB(topics_element.topic_id, size))
+            pieces.append(_pack_16sB(topics_element.topic_id, size))
         else:
-            write(_pack_16s(topics_element.topic_id) + uvarint(size))
+            pieces.append(_pack_16s(topics_element.topic_id) + uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iiqiqix(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.last_fetched_epoch, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
-        write(b'\x00')
+            pieces.append(_pack_iiqiqix(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.last_fetched_epoch, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
+        pieces.append(b'\x00')
     forgotten_topics_data = message.forgotten_topics_data
-    write(UVARINT[len(forgotten_topics_data) + 1])
+    size = len(forgotten_topics_data) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for forgotten_topics_data_element in forgotten_topics_data:
         forgotten_topics_data_partitions = forgotten_topics_data_element.partitions
         size = len(forgotten_topics_data_partitions) + 1
         if size < 128:
-            write(_pack_16sB(forgotten_topics_data_element.topic_id, size))
+            pieces.append(_pack_16sB(forgotten_topics_data_element.topic_id, size))
         else:
-            write(_pack_16s(forgotten_topics_data_element.topic_id) + uvarint(size))
-        write(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
-        write(b'\x00')
+            pieces.append(_pack_16s(forgotten_topics_data_element.topic_id) + uvarint(size))
+        pieces.append(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
+        pieces.append(b'\x00')
     rack_id = message.rack_id
     text = rack_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     cluster_id = message.cluster_id
     if cluster_id is not None:
         tags: list[bytes] = []
         if cluster_id is not None:
             cluster_id_pieces: list[Buffer] = []
             text = cluster_id.encode()
-            cluster_id_pieces.append(UVARINT[len(text) + 1])
+            size = len(text) + 1
+            cluster_id_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             cluster_id_pieces.append(text)
             cluster_id_joined = b"".join(cluster_id_pieces)
             tags.append(b'\x00' + uvarint(len(cluster_id_joined)) + cluster_id_joined)
-        write(uvarint(len(tags)))
-        write(b"".join(tags))
+        pieces.append(uvarint(len(tags)))
+        pieces.append(b"".join(tags))
     else:
-        write(b'\x00')
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -908,7 +930,8 @@ def _decode_request_v15(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_topic_id, topics_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if topics_partitions_count > 127:
@@ -922,7 +945,8 @@ def _decode_request_v15(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_last_fetched_epoch, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes, topics_partitions_tag_count = _unpack_iiqiqiB(buffer, position)
                     position += 33
                     if topics_partitions_tag_count:
@@ -946,7 +970,8 @@ def _decode_request_v15(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     else:
         room -= forgotten_topics_data_count
         forgotten_topics_data = []
-        for _ in range(forgotten_topics_data_count):
+        while forgotten_topics_data_count:
+            forgotten_topics_data_count -= 1
             forgotten_topics_data_topic_id, forgotten_topics_data_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if forgotten_topics_data_partitions_count > 127:
@@ -1019,38 +1044,39 @@ def _decode_request_v15(buffer: Buffer, position: int) -> tuple[FetchRequest, in
 
 def _encode_request_v15(message: FetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iiibiiB(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, size))
+        pieces.append(_pack_iiibiiB(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, size))
     else:
-        write(_pack_iiibii(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + uvarint(size))
+        pieces.append(_pack_iiibii(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + uvarint(size))
     for topics_element in topics:
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_16sB(topics_element.topic_id, size))
+            pieces.append(_pack_16sB(topics_element.topic_id, size))
         else:
-            write(_pack_16s(topics_element.topic_id) + uvarint(size))
+            pieces.append(_pack_16s(topics_element.topic_id) + uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iiqiqix(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.last_fetched_epoch, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
-        write(b'\x00')
+            pieces.append(_pack_iiqiqix(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.last_fetched_epoch, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
+        pieces.append(b'\x00')
     forgotten_topics_data = message.forgotten_topics_data
-    write(UVARINT[len(forgotten_topics_data) + 1])
+    size = len(forgotten_topics_data) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for forgotten_topics_data_element in forgotten_topics_data:
         forgotten_topics_data_partitions = forgotten_topics_data_element.partitions
         size = len(forgotten_topics_data_partitions) + 1
         if size < 128:
-            write(_pack_16sB(forgotten_topics_data_element.topic_id, size))
+            pieces.append(_pack_16sB(forgotten_topics_data_element.topic_id, size))
         else:
-            write(_pack_16s(forgotten_topics_data_element.topic_id) + uvarint(size))
-        write(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
-        write(b'\x00')
+            pieces.append(_pack_16s(forgotten_topics_data_element.topic_id) + uvarint(size))
+        pieces.append(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
+        pieces.append(b'\x00')
     rack_id = message.rack_id
     text = rack_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     cluster_id = message.cluster_id
     replica_state = message.replica_state
     if cluster_id is not None or replica_state is not None and replica_state != ReplicaState():
@@ -1058,7 +1084,8 @@ def _encode_request_v15(message: FetchRequest) -> list[Buffer]:
         if cluster_id is not None:
             cluster_id_pieces: list[Buffer] = []
             text = cluster_id.encode()
-            cluster_id_pieces.append(UVARINT[len(text) + 1])
+            size = len(text) + 1
+            cluster_id_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             cluster_id_pieces.append(text)
             cluster_id_joined = b"".join(cluster_id_pieces)
             tags.append(b'\x00' + uvarint(len(cluster_id_joined)) + cluster_id_joined)
@@ -1067,10 +1094,10 @@ def _encode_request_v15(message: FetchRequest) -> list[Buffer]:
             replica_state_pieces.append(_pack_iqx(replica_state.replica_id, replica_state.replica_epoch))
             replica_state_joined = b"".join(replica_state_pieces)
             tags.append(b'\x01' + uvarint(len(replica_state_joined)) + replica_state_joined)
-        write(uvarint(len(tags)))
-        write(b"".join(tags))
+        pieces.append(uvarint(len(tags)))
+        pieces.append(b"".join(tags))
     else:
-        write(b'\x00')
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -1090,7 +1117,8 @@ def _decode_request_v17(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_topic_id, topics_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if topics_partitions_count > 127:
@@ -1104,7 +1132,8 @@ def _decode_request_v17(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_last_fetched_epoch, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes, topics_partitions_tag_count = _unpack_iiqiqiB(buffer, position)
                     position += 33
                     topics_partitions_replica_directory_id: bytes = b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'
@@ -1143,7 +1172,8 @@ def _decode_request_v17(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     else:
         room -= forgotten_topics_data_count
         forgotten_topics_data = []
-        for _ in range(forgotten_topics_data_count):
+        while forgotten_topics_data_count:
+            forgotten_topics_data_count -= 1
             forgotten_topics_data_topic_id, forgotten_topics_data_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if forgotten_topics_data_partitions_count > 127:
@@ -1216,22 +1246,21 @@ def _decode_request_v17(buffer: Buffer, position: int) -> tuple[FetchRequest, in
 
 def _encode_request_v17(message: FetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iiibiiB(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, size))
+        pieces.append(_pack_iiibiiB(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, size))
     else:
-        write(_pack_iiibii(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + uvarint(size))
+        pieces.append(_pack_iiibii(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + uvarint(size))
     for topics_element in topics:
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_16sB(topics_element.topic_id, size))
+            pieces.append(_pack_16sB(topics_element.topic_id, size))
         else:
-            write(_pack_16s(topics_element.topic_id) + uvarint(size))
+            pieces.append(_pack_16s(topics_element.topic_id) + uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iiqiqi(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.last_fetched_epoch, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
+            pieces.append(_pack_iiqiqi(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.last_fetched_epoch, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
             topics_partitions_replica_directory_id = topics_partitions_element.replica_directory_id
             if topics_partitions_replica_directory_id != b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00':
                 topics_partitions_tags: list[bytes] = []
@@ -1240,26 +1269,28 @@ def _encode_request_v17(message: FetchRequest) -> list[Buffer]:
                     topics_partitions_replica_directory_id_pieces.append(_pack_16s(topics_partitions_replica_directory_id))
                     topics_partitions_replica_directory_id_joined = b"".join(topics_partitions_replica_directory_id_pieces)
                     topics_partitions_tags.append(b'\x00' + uvarint(len(topics_partitions_replica_directory_id_joined)) + topics_partitions_replica_directory_id_joined)
-                write(uvarint(len(topics_partitions_tags)))
-                write(b"".join(topics_partitions_tags))
+                pieces.append(uvarint(len(topics_partitions_tags)))
+                pieces.append(b"".join(topics_partitions_tags))
             else:
-                write(b'\x00')
-        write(b'\x00')
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
     forgotten_topics_data = message.forgotten_topics_data
-    write(UVARINT[len(forgotten_topics_data) + 1])
+    size = len(forgotten_topics_data) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for forgotten_topics_data_element in forgotten_topics_data:
         forgotten_topics_data_partitions = forgotten_topics_data_element.partitions
         size = len(forgotten_topics_data_partitions) + 1
         if size < 128:
-            write(_pack_16sB(forgotten_topics_data_element.topic_id, size))
+            pieces.append(_pack_16sB(forgotten_topics_data_element.topic_id, size))
         else:
-            write(_pack_16s(forgotten_topics_data_element.topic_id) + uvarint(size))
-        write(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
-        write(b'\x00')
+            pieces.append(_pack_16s(forgotten_topics_data_element.topic_id) + uvarint(size))
+        pieces.append(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
+        pieces.append(b'\x00')
     rack_id = message.rack_id
     text = rack_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     cluster_id = message.cluster_id
     replica_state = message.replica_state
     if cluster_id is not None or replica_state is not None and replica_state != ReplicaState():
@@ -1267,7 +1298,8 @@ def _encode_request_v17(message: FetchRequest) -> list[Buffer]:
         if cluster_id is not None:
             cluster_id_pieces: list[Buffer] = []
             text = cluster_id.encode()
-            cluster_id_pieces.append(UVARINT[len(text) + 1])
+            size = len(text) + 1
+            cluster_id_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             cluster_id_pieces.append(text)
             cluster_id_joined = b"".join(cluster_id_pieces)
             tags.append(b'\x00' + uvarint(len(cluster_id_joined)) + cluster_id_joined)
@@ -1276,10 +1308,10 @@ def _encode_request_v17(message: FetchRequest) -> list[Buffer]:
             replica_state_pieces.append(_pack_iqx(replica_state.replica_id, replica_state.replica_epoch))
             replica_state_joined = b"".join(replica_state_pieces)
             tags.append(b'\x01' + uvarint(len(replica_state_joined)) + replica_state_joined)
-        write(uvarint(len(tags)))
-        write(b"".join(tags))
+        pieces.append(uvarint(len(tags)))
+        pieces.append(b"".join(tags))
     else:
-        write(b'\x00')
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -1299,7 +1331,8 @@ def _decode_request_v18(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_topic_id, topics_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if topics_partitions_count > 127:
@@ -1313,7 +1346,8 @@ def _decode_request_v18(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_last_fetched_epoch, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes, topics_partitions_tag_count = _unpack_iiqiqiB(buffer, position)
                     position += 33
                     topics_partitions_replica_directory_id: bytes = b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'
@@ -1357,7 +1391,8 @@ def _decode_request_v18(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     else:
         room -= forgotten_topics_data_count
         forgotten_topics_data = []
-        for _ in range(forgotten_topics_data_count):
+        while forgotten_topics_data_count:
+            forgotten_topics_data_count -= 1
             forgotten_topics_data_topic_id, forgotten_topics_data_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if forgotten_topics_data_partitions_count > 127:
@@ -1430,22 +1465,21 @@ def _decode_request_v18(buffer: Buffer, position: int) -> tuple[FetchRequest, in
 
 def _encode_request_v18(message: FetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iiibiiB(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, size))
+        pieces.append(_pack_iiibiiB(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, size))
     else:
-        write(_pack_iiibii(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + uvarint(size))
+        pieces.append(_pack_iiibii(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + uvarint(size))
     for topics_element in topics:
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_16sB(topics_element.topic_id, size))
+            pieces.append(_pack_16sB(topics_element.topic_id, size))
         else:
-            write(_pack_16s(topics_element.topic_id) + uvarint(size))
+            pieces.append(_pack_16s(topics_element.topic_id) + uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iiqiqi(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.last_fetched_epoch, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
+            pieces.append(_pack_iiqiqi(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.fetch_offset, topics_partitions_element.last_fetched_epoch, topics_partitions_element.log_start_offset, topics_partitions_element.partition_max_bytes))
             topics_partitions_replica_directory_id = topics_partitions_element.replica_directory_id
             topics_partitions_high_watermark = topics_partitions_element.high_watermark
             if topics_partitions_replica_directory_id != b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00' or topics_partitions_high_watermark != 9223372036854775807:
@@ -1460,26 +1494,28 @@ def _encode_request_v18(message: FetchRequest) -> list[Buffer]:
                     topics_partitions_high_watermark_pieces.append(_pack_q(topics_partitions_high_watermark))
                     topics_partitions_high_watermark_joined = b"".join(topics_partitions_high_watermark_pieces)
                     topics_partitions_tags.append(b'\x01' + uvarint(len(topics_partitions_high_watermark_joined)) + topics_partitions_high_watermark_joined)
-                write(uvarint(len(topics_partitions_tags)))
-                write(b"".join(topics_partitions_tags))
+                pieces.append(uvarint(len(topics_partitions_tags)))
+                pieces.append(b"".join(topics_partitions_tags))
             else:
-                write(b'\x00')
-        write(b'\x00')
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
     forgotten_topics_data = message.forgotten_topics_data
-    write(UVARINT[len(forgotten_topics_data) + 1])
+    size = len(forgotten_topics_data) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for forgotten_topics_data_element in forgotten_topics_data:
         forgotten_topics_data_partitions = forgotten_topics_data_element.partitions
         size = len(forgotten_topics_data_partitions) + 1
         if size < 128:
-            write(_pack_16sB(forgotten_topics_data_element.topic_id, size))
+            pieces.append(_pack_16sB(forgotten_topics_data_element.topic_id, size))
         else:
-            write(_pack_16s(forgotten_topics_data_element.topic_id) + uvarint(size))
-        write(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
-        write(b'\x00')
+            pieces.append(_pack_16s(forgotten_topics_data_element.topic_id) + uvarint(size))
+        pieces.append(pack(f">{len(forgotten_topics_data_partitions)}i", *forgotten_topics_data_partitions))
+        pieces.append(b'\x00')
     rack_id = message.rack_id
     text = rack_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     cluster_id = message.cluster_id
     replica_state = message.replica_state
     if cluster_id is not None or replica_state is not None and replica_state != ReplicaState():
@@ -1487,7 +1523,8 @@ def _encode_request_v18(message: FetchRequest) -> list[Buffer]:
         if cluster_id is not None:
             cluster_id_pieces: list[Buffer] = []
             text = cluster_id.encode()
-            cluster_id_pieces.append(UVARINT[len(text) + 1])
+            size = len(text) + 1
+            cluster_id_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             cluster_id_pieces.append(text)
             cluster_id_joined = b"".join(cluster_id_pieces)
             tags.append(b'\x00' + uvarint(len(cluster_id_joined)) + cluster_id_joined)
@@ -1496,10 +1533,10 @@ def _encode_request_v18(message: FetchRequest) -> list[Buffer]:
             replica_state_pieces.append(_pack_iqx(replica_state.replica_id, replica_state.replica_epoch))
             replica_state_joined = b"".join(replica_state_pieces)
             tags.append(b'\x01' + uvarint(len(replica_state_joined)) + replica_state_joined)
-        write(uvarint(len(tags)))
-        write(b"".join(tags))
+        pieces.append(uvarint(len(tags)))
+        pieces.append(b"".join(tags))
     else:
-        write(b'\x00')
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -1627,7 +1664,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FetchResponse, i
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -1646,7 +1684,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FetchResponse, i
             else:
                 room -= responses_partitions_count
                 responses_partitions = []
-                for _ in range(responses_partitions_count):
+                while responses_partitions_count:
+                    responses_partitions_count -= 1
                     responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_aborted_transactions_count = _unpack_ihqqi(buffer, position)
                     position += 26
                     responses_partitions_aborted_transactions: list[AbortedTransaction] | None
@@ -1659,7 +1698,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                     else:
                         room -= responses_partitions_aborted_transactions_count
                         responses_partitions_aborted_transactions = []
-                        for _ in range(responses_partitions_aborted_transactions_count):
+                        while responses_partitions_aborted_transactions_count:
+                            responses_partitions_aborted_transactions_count -= 1
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset = _unpack_qq(buffer, position)
                             position += 16
                             responses_partitions_aborted_transactions.append(AbortedTransaction(responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset))
@@ -1684,31 +1724,30 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FetchResponse, i
 def _encode_response_v4(message: FetchResponse) -> list[Buffer]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
-    write(_pack_ii(message.throttle_time_ms, len(responses)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(responses)))
     for responses_element in responses:
         responses_topic = responses_element.topic
         text = responses_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         responses_partitions = responses_element.partitions
-        write(_pack_i(len(responses_partitions)))
+        pieces.append(_pack_i(len(responses_partitions)))
         for responses_partitions_element in responses_partitions:
             responses_partitions_aborted_transactions = responses_partitions_element.aborted_transactions
-            write(_pack_ihqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset))
+            pieces.append(_pack_ihqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset))
             if responses_partitions_aborted_transactions is None:
-                write(b'\xff\xff\xff\xff')
+                pieces.append(b'\xff\xff\xff\xff')
             else:
-                write(_pack_i(len(responses_partitions_aborted_transactions)))
+                pieces.append(_pack_i(len(responses_partitions_aborted_transactions)))
                 for responses_partitions_aborted_transactions_element in responses_partitions_aborted_transactions:
-                    write(_pack_qq(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
+                    pieces.append(_pack_qq(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
             responses_partitions_records = responses_partitions_element.records
             if responses_partitions_records is None:
-                write(b'\xff\xff\xff\xff')
+                pieces.append(b'\xff\xff\xff\xff')
             else:
                 responses_partitions_records_size = records_size(responses_partitions_records)
-                write(_pack_i(responses_partitions_records_size))
+                pieces.append(_pack_i(responses_partitions_records_size))
                 put_records(responses_partitions_records, responses_partitions_records_size, pieces, output)
     if pieces:
         output.append(b"".join(pieces))
@@ -1729,7 +1768,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[FetchResponse, i
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -1748,7 +1788,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[FetchResponse, i
             else:
                 room -= responses_partitions_count
                 responses_partitions = []
-                for _ in range(responses_partitions_count):
+                while responses_partitions_count:
+                    responses_partitions_count -= 1
                     responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, responses_partitions_aborted_transactions_count = _unpack_ihqqqi(buffer, position)
                     position += 34
                     responses_partitions_aborted_transactions: list[AbortedTransaction] | None
@@ -1761,7 +1802,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                     else:
                         room -= responses_partitions_aborted_transactions_count
                         responses_partitions_aborted_transactions = []
-                        for _ in range(responses_partitions_aborted_transactions_count):
+                        while responses_partitions_aborted_transactions_count:
+                            responses_partitions_aborted_transactions_count -= 1
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset = _unpack_qq(buffer, position)
                             position += 16
                             responses_partitions_aborted_transactions.append(AbortedTransaction(responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset))
@@ -1786,31 +1828,30 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[FetchResponse, i
 def _encode_response_v5(message: FetchResponse) -> list[Buffer]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
-    write(_pack_ii(message.throttle_time_ms, len(responses)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(responses)))
     for responses_element in responses:
         responses_topic = responses_element.topic
         text = responses_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         responses_partitions = responses_element.partitions
-        write(_pack_i(len(responses_partitions)))
+        pieces.append(_pack_i(len(responses_partitions)))
         for responses_partitions_element in responses_partitions:
             responses_partitions_aborted_transactions = responses_partitions_element.aborted_transactions
-            write(_pack_ihqqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset, responses_partitions_element.log_start_offset))
+            pieces.append(_pack_ihqqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset, responses_partitions_element.log_start_offset))
             if responses_partitions_aborted_transactions is None:
-                write(b'\xff\xff\xff\xff')
+                pieces.append(b'\xff\xff\xff\xff')
             else:
-                write(_pack_i(len(responses_partitions_aborted_transactions)))
+                pieces.append(_pack_i(len(responses_partitions_aborted_transactions)))
                 for responses_partitions_aborted_transactions_element in responses_partitions_aborted_transactions:
-                    write(_pack_qq(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
+                    pieces.append(_pack_qq(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
             responses_partitions_records = responses_partitions_element.records
             if responses_partitions_records is None:
-                write(b'\xff\xff\xff\xff')
+                pieces.append(b'\xff\xff\xff\xff')
             else:
                 responses_partitions_records_size = records_size(responses_partitions_records)
-                write(_pack_i(responses_partitions_records_size))
+                pieces.append(_pack_i(responses_partitions_records_size))
                 put_records(responses_partitions_records, responses_partitions_records_size, pieces, output)
     if pieces:
         output.append(b"".join(pieces))
@@ -1831,7 +1872,8 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[FetchResponse, i
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -1850,7 +1892,8 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[FetchResponse, i
             else:
                 room -= responses_partitions_count
                 responses_partitions = []
-                for _ in range(responses_partitions_count):
+                while responses_partitions_count:
+                    responses_partitions_count -= 1
                     responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, responses_partitions_aborted_transactions_count = _unpack_ihqqqi(buffer, position)
                     position += 34
                     responses_partitions_aborted_transactions: list[AbortedTransaction] | None
@@ -1863,7 +1906,8 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                     else:
                         room -= responses_partitions_aborted_transactions_count
                         responses_partitions_aborted_transactions = []
-                        for _ in range(responses_partitions_aborted_transactions_count):
+                        while responses_partitions_aborted_transactions_count:
+                            responses_partitions_aborted_transactions_count -= 1
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset = _unpack_qq(buffer, position)
                             position += 16
                             responses_partitions_aborted_transactions.append(AbortedTransaction(responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset))
@@ -1888,31 +1932,30 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[FetchResponse, i
 def _encode_response_v7(message: FetchResponse) -> list[Buffer]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
-    write(_pack_ihii(message.throttle_time_ms, message.error_code, message.session_id, len(responses)))
+    pieces.append(_pack_ihii(message.throttle_time_ms, message.error_code, message.session_id, len(responses)))
     for responses_element in responses:
         responses_topic = responses_element.topic
         text = responses_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         responses_partitions = responses_element.partitions
-        write(_pack_i(len(responses_partitions)))
+        pieces.append(_pack_i(len(responses_partitions)))
         for responses_partitions_element in responses_partitions:
             responses_partitions_aborted_transactions = responses_partitions_element.aborted_transactions
-            write(_pack_ihqqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset, responses_partitions_element.log_start_offset))
+            pieces.append(_pack_ihqqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset, responses_partitions_element.log_start_offset))
             if responses_partitions_aborted_transactions is None:
-                write(b'\xff\xff\xff\xff')
+                pieces.append(b'\xff\xff\xff\xff')
             else:
-                write(_pack_i(len(responses_partitions_aborted_transactions)))
+                pieces.append(_pack_i(len(responses_partitions_aborted_transactions)))
                 for responses_partitions_aborted_transactions_element in responses_partitions_aborted_transactions:
-                    write(_pack_qq(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
+                    pieces.append(_pack_qq(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
             responses_partitions_records = responses_partitions_element.records
             if responses_partitions_records is None:
-                write(b'\xff\xff\xff\xff')
+                pieces.append(b'\xff\xff\xff\xff')
             else:
                 responses_partitions_records_size = records_size(responses_partitions_records)
-                write(_pack_i(responses_partitions_records_size))
+                pieces.append(_pack_i(responses_partitions_records_size))
                 put_records(responses_partitions_records, responses_partitions_records_size, pieces, output)
     if pieces:
         output.append(b"".join(pieces))
@@ -1933,7 +1976,8 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[FetchResponse, 
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -1952,7 +1996,8 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[FetchResponse, 
             else:
                 room -= responses_partitions_count
                 responses_partitions = []
-                for _ in range(responses_partitions_count):
+                while responses_partitions_count:
+                    responses_partitions_count -= 1
                     responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, responses_partitions_aborted_transactions_count = _unpack_ihqqqi(buffer, position)
                     position += 34
                     responses_partitions_aborted_transactions: list[AbortedTransaction] | None
@@ -1965,7 +2010,8 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                     else:
                         room -= responses_partitions_aborted_transactions_count
                         responses_partitions_aborted_transactions = []
-                        for _ in range(responses_partitions_aborted_transactions_count):
+                        while responses_partitions_aborted_transactions_count:
+                            responses_partitions_aborted_transactions_count -= 1
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset = _unpack_qq(buffer, position)
                             position += 16
                             responses_partitions_aborted_transactions.append(AbortedTransaction(responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset))
@@ -1990,32 +2036,31 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[FetchResponse, 
 def _encode_response_v11(message: FetchResponse) -> list[Buffer]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
-    write(_pack_ihii(message.throttle_time_ms, message.error_code, message.session_id, len(responses)))
+    pieces.append(_pack_ihii(message.throttle_time_ms, message.error_code, message.session_id, len(responses)))
     for responses_element in responses:
         responses_topic = responses_element.topic
         text = responses_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         responses_partitions = responses_element.partitions
-        write(_pack_i(len(responses_partitions)))
+        pieces.append(_pack_i(len(responses_partitions)))
         for responses_partitions_element in responses_partitions:
             responses_partitions_aborted_transactions = responses_partitions_element.aborted_transactions
-            write(_pack_ihqqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset, responses_partitions_element.log_start_offset))
+            pieces.append(_pack_ihqqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset, responses_partitions_element.log_start_offset))
             if responses_partitions_aborted_transactions is None:
-                write(b'\xff\xff\xff\xff')
+                pieces.append(b'\xff\xff\xff\xff')
             else:
-                write(_pack_i(len(responses_partitions_aborted_transactions)))
+                pieces.append(_pack_i(len(responses_partitions_aborted_transactions)))
                 for responses_partitions_aborted_transactions_element in responses_partitions_aborted_transactions:
-                    write(_pack_qq(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
+                    pieces.append(_pack_qq(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
             responses_partitions_records = responses_partitions_element.records
-            write(_pack_i(responses_partitions_element.preferred_read_replica))
+            pieces.append(_pack_i(responses_partitions_element.preferred_read_replica))
             if responses_partitions_records is None:
-                write(b'\xff\xff\xff\xff')
+                pieces.append(b'\xff\xff\xff\xff')
             else:
                 responses_partitions_records_size = records_size(responses_partitions_records)
-                write(_pack_i(responses_partitions_records_size))
+                pieces.append(_pack_i(responses_partitions_records_size))
                 put_records(responses_partitions_records, responses_partitions_records_size, pieces, output)
     if pieces:
         output.append(b"".join(pieces))
@@ -2039,7 +2084,8 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -2063,7 +2109,8 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
             else:
                 room -= responses_partitions_count
                 responses_partitions = []
-                for _ in range(responses_partitions_count):
+                while responses_partitions_count:
+                    responses_partitions_count -= 1
                     responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, responses_partitions_aborted_transactions_count = _unpack_ihqqqB(buffer, position)
                     position += 31
                     if responses_partitions_aborted_transactions_count > 127:
@@ -2077,7 +2124,8 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                     else:
                         room -= responses_partitions_aborted_transactions_count
                         responses_partitions_aborted_transactions = []
-                        for _ in range(responses_partitions_aborted_transactions_count):
+                        while responses_partitions_aborted_transactions_count:
+                            responses_partitions_aborted_transactions_count -= 1
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset, responses_partitions_aborted_transactions_tag_count = _unpack_qqB(buffer, position)
                             position += 17
                             if responses_partitions_aborted_transactions_tag_count:
@@ -2157,36 +2205,39 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
 def _encode_response_v12(message: FetchResponse) -> list[Buffer]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
     size = len(responses) + 1
     if size < 128:
-        write(_pack_ihiB(message.throttle_time_ms, message.error_code, message.session_id, size))
+        pieces.append(_pack_ihiB(message.throttle_time_ms, message.error_code, message.session_id, size))
     else:
-        write(_pack_ihi(message.throttle_time_ms, message.error_code, message.session_id) + uvarint(size))
+        pieces.append(_pack_ihi(message.throttle_time_ms, message.error_code, message.session_id) + uvarint(size))
     for responses_element in responses:
         responses_topic = responses_element.topic
         text = responses_topic.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         responses_partitions = responses_element.partitions
-        write(UVARINT[len(responses_partitions) + 1])
+        size = len(responses_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for responses_partitions_element in responses_partitions:
             responses_partitions_aborted_transactions = responses_partitions_element.aborted_transactions
-            write(_pack_ihqqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset, responses_partitions_element.log_start_offset))
+            pieces.append(_pack_ihqqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset, responses_partitions_element.log_start_offset))
             if responses_partitions_aborted_transactions is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
-                write(UVARINT[len(responses_partitions_aborted_transactions) + 1])
+                size = len(responses_partitions_aborted_transactions) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
                 for responses_partitions_aborted_transactions_element in responses_partitions_aborted_transactions:
-                    write(_pack_qqx(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
+                    pieces.append(_pack_qqx(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
             responses_partitions_records = responses_partitions_element.records
-            write(_pack_i(responses_partitions_element.preferred_read_replica))
+            pieces.append(_pack_i(responses_partitions_element.preferred_read_replica))
             if responses_partitions_records is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
                 responses_partitions_records_size = records_size(responses_partitions_records)
-                write(UVARINT[responses_partitions_records_size + 1])
+                size = responses_partitions_records_size + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
                 put_records(responses_partitions_records, responses_partitions_records_size, pieces, output)
             responses_partitions_diverging_epoch = responses_partitions_element.diverging_epoch
             responses_partitions_current_leader = responses_partitions_element.current_leader
@@ -2208,12 +2259,12 @@ def _encode_response_v12(message: FetchResponse) -> list[Buffer]:
                     responses_partitions_snapshot_id_pieces.append(_pack_qix(responses_partitions_snapshot_id.end_offset, responses_partitions_snapshot_id.epoch))
                     responses_partitions_snapshot_id_joined = b"".join(responses_partitions_snapshot_id_pieces)
                     responses_partitions_tags.append(b'\x02' + uvarint(len(responses_partitions_snapshot_id_joined)) + responses_partitions_snapshot_id_joined)
-                write(uvarint(len(responses_partitions_tags)))
-                write(b"".join(responses_partitions_tags))
+                pieces.append(uvarint(len(responses_partitions_tags)))
+                pieces.append(b"".join(responses_partitions_tags))
             else:
-                write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     if pieces:
         output.append(b"".join(pieces))
     return output
@@ -2236,7 +2287,8 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[FetchResponse, 
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             responses_topic_id, responses_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if responses_partitions_count > 127:
@@ -2250,7 +2302,8 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[FetchResponse, 
             else:
                 room -= responses_partitions_count
                 responses_partitions = []
-                for _ in range(responses_partitions_count):
+                while responses_partitions_count:
+                    responses_partitions_count -= 1
                     responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, responses_partitions_aborted_transactions_count = _unpack_ihqqqB(buffer, position)
                     position += 31
                     if responses_partitions_aborted_transactions_count > 127:
@@ -2264,7 +2317,8 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                     else:
                         room -= responses_partitions_aborted_transactions_count
                         responses_partitions_aborted_transactions = []
-                        for _ in range(responses_partitions_aborted_transactions_count):
+                        while responses_partitions_aborted_transactions_count:
+                            responses_partitions_aborted_transactions_count -= 1
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset, responses_partitions_aborted_transactions_tag_count = _unpack_qqB(buffer, position)
                             position += 17
                             if responses_partitions_aborted_transactions_tag_count:
@@ -2344,36 +2398,37 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[FetchResponse, 
 def _encode_response_v13(message: FetchResponse) -> list[Buffer]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
     size = len(responses) + 1
     if size < 128:
-        write(_pack_ihiB(message.throttle_time_ms, message.error_code, message.session_id, size))
+        pieces.append(_pack_ihiB(message.throttle_time_ms, message.error_code, message.session_id, size))
     else:
-        write(_pack_ihi(message.throttle_time_ms, message.error_code, message.session_id) + uvarint(size))
+        pieces.append(_pack_ihi(message.throttle_time_ms, message.error_code, message.session_id) + uvarint(size))
     for responses_element in responses:
         responses_partitions = responses_element.partitions
         size = len(responses_partitions) + 1
         if size < 128:
-            write(_pack_16sB(responses_element.topic_id, size))
+            pieces.append(_pack_16sB(responses_element.topic_id, size))
         else:
-            write(_pack_16s(responses_element.topic_id) + uvarint(size))
+            pieces.append(_pack_16s(responses_element.topic_id) + uvarint(size))
         for responses_partitions_element in responses_partitions:
             responses_partitions_aborted_transactions = responses_partitions_element.aborted_transactions
-            write(_pack_ihqqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset, responses_partitions_element.log_start_offset))
+            pieces.append(_pack_ihqqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset, responses_partitions_element.log_start_offset))
             if responses_partitions_aborted_transactions is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
-                write(UVARINT[len(responses_partitions_aborted_transactions) + 1])
+                size = len(responses_partitions_aborted_transactions) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
                 for responses_partitions_aborted_transactions_element in responses_partitions_aborted_transactions:
-                    write(_pack_qqx(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
+                    pieces.append(_pack_qqx(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
             responses_partitions_records = responses_partitions_element.records
-            write(_pack_i(responses_partitions_element.preferred_read_replica))
+            pieces.append(_pack_i(responses_partitions_element.preferred_read_replica))
             if responses_partitions_records is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
                 responses_partitions_records_size = records_size(responses_partitions_records)
-                write(UVARINT[responses_partitions_records_size + 1])
+                size = responses_partitions_records_size + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
                 put_records(responses_partitions_records, responses_partitions_records_size, pieces, output)
             responses_partitions_diverging_epoch = responses_partitions_element.diverging_epoch
             responses_partitions_current_leader = responses_partitions_element.current_leader
@@ -2395,12 +2450,12 @@ def _encode_response_v13(message: FetchResponse) -> list[Buffer]:
                     responses_partitions_snapshot_id_pieces.append(_pack_qix(responses_partitions_snapshot_id.end_offset, responses_partitions_snapshot_id.epoch))
                     responses_partitions_snapshot_id_joined = b"".join(responses_partitions_snapshot_id_pieces)
                     responses_partitions_tags.append(b'\x02' + uvarint(len(responses_partitions_snapshot_id_joined)) + responses_partitions_snapshot_id_joined)
-                write(uvarint(len(responses_partitions_tags)))
-                write(b"".join(responses_partitions_tags))
+                pieces.append(uvarint(len(responses_partitions_tags)))
+                pieces.append(b"".join(responses_partitions_tags))
             else:
-                write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     if pieces:
         output.append(b"".join(pieces))
     return output
@@ -2423,7 +2478,8 @@ def _decode_response_v16(buffer: Buffer, position: int) -> tuple[FetchResponse, 
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             responses_topic_id, responses_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if responses_partitions_count > 127:
@@ -2437,7 +2493,8 @@ def _decode_response_v16(buffer: Buffer, position: int) -> tuple[FetchResponse, 
             else:
                 room -= responses_partitions_count
                 responses_partitions = []
-                for _ in range(responses_partitions_count):
+                while responses_partitions_count:
+                    responses_partitions_count -= 1
                     responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, responses_partitions_aborted_transactions_count = _unpack_ihqqqB(buffer, position)
                     position += 31
                     if responses_partitions_aborted_transactions_count > 127:
@@ -2451,7 +2508,8 @@ def _decode_response_v16(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                     else:
                         room -= responses_partitions_aborted_transactions_count
                         responses_partitions_aborted_transactions = []
-                        for _ in range(responses_partitions_aborted_transactions_count):
+                        while responses_partitions_aborted_transactions_count:
+                            responses_partitions_aborted_transactions_count -= 1
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset, responses_partitions_aborted_transactions_tag_count = _unpack_qqB(buffer, position)
                             position += 17
                             if responses_partitions_aborted_transactions_tag_count:
@@ -2544,7 +2602,8 @@ def _decode_response_v16(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                 else:
                     room -= node_endpoints_2_count
                     node_endpoints_2 = []
-                    for _ in range(node_endpoints_2_count):
+                    while node_endpoints_2_count:
+                        node_endpoints_2_count -= 1
                         node_endpoints_2_node_id, size = _unpack_iB(buffer, position)
                         position += 4
                         if size > 127:
@@ -2587,36 +2646,37 @@ def _decode_response_v16(buffer: Buffer, position: int) -> tuple[FetchResponse, 
 def _encode_response_v16(message: FetchResponse) -> list[Buffer]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
     size = len(responses) + 1
     if size < 128:
-        write(_pack_ihiB(message.throttle_time_ms, message.error_code, message.session_id, size))
+        pieces.append(_pack_ihiB(message.throttle_time_ms, message.error_code, message.session_id, size))
     else:
-        write(_pack_ihi(message.throttle_time_ms, message.error_code, message.session_id) + uvarint(size))
+        pieces.append(_pack_ihi(message.throttle_time_ms, message.error_code, message.session_id) + uvarint(size))
     for responses_element in responses:
         responses_partitions = responses_element.partitions
         size = len(responses_partitions) + 1
         if size < 128:
-            write(_pack_16sB(responses_element.topic_id, size))
+            pieces.append(_pack_16sB(responses_element.topic_id, size))
         else:
-            write(_pack_16s(responses_element.topic_id) + uvarint(size))
+            pieces.append(_pack_16s(responses_element.topic_id) + uvarint(size))
         for responses_partitions_element in responses_partitions:
             responses_partitions_aborted_transactions = responses_partitions_element.aborted_transactions
-            write(_pack_ihqqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset, responses_partitions_element.log_start_offset))
+            pieces.append(_pack_ihqqq(responses_partitions_element.partition_index, responses_partitions_element.error_code, responses_partitions_element.high_watermark, responses_partitions_element.last_stable_offset, responses_partitions_element.log_start_offset))
             if responses_partitions_aborted_transactions is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
-                write(UVARINT[len(responses_partitions_aborted_transactions) + 1])
+                size = len(responses_partitions_aborted_transactions) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
                 for responses_partitions_aborted_transactions_element in responses_partitions_aborted_transactions:
-                    write(_pack_qqx(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
+                    pieces.append(_pack_qqx(responses_partitions_aborted_transactions_element.producer_id, responses_partitions_aborted_transactions_element.first_offset))
             responses_partitions_records = responses_partitions_element.records
-            write(_pack_i(responses_partitions_element.preferred_read_replica))
+            pieces.append(_pack_i(responses_partitions_element.preferred_read_replica))
             if responses_partitions_records is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
                 responses_partitions_records_size = records_size(responses_partitions_records)
-                write(UVARINT[responses_partitions_records_size + 1])
+                size = responses_partitions_records_size + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
                 put_records(responses_partitions_records, responses_partitions_records_size, pieces, output)
             responses_partitions_diverging_epoch = responses_partitions_element.diverging_epoch
             responses_partitions_current_leader = responses_partitions_element.current_leader
@@ -2638,17 +2698,18 @@ def _encode_response_v16(message: FetchResponse) -> list[Buffer]:
                     responses_partitions_snapshot_id_pieces.append(_pack_qix(responses_partitions_snapshot_id.end_offset, responses_partitions_snapshot_id.epoch))
                     responses_partitions_snapshot_id_joined = b"".join(responses_partitions_snapshot_id_pieces)
                     responses_partitions_tags.append(b'\x02' + uvarint(len(responses_partitions_snapshot_id_joined)) + responses_partitions_snapshot_id_joined)
-                write(uvarint(len(responses_partitions_tags)))
-                write(b"".join(responses_partitions_tags))
+                pieces.append(uvarint(len(responses_partitions_tags)))
+                pieces.append(b"".join(responses_partitions_tags))
             else:
-                write(b'\x00')
-        write(b'\x00')
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
     node_endpoints = message.node_endpoints
     if node_endpoints:
         tags: list[bytes] = []
         if node_endpoints:
             node_endpoints_pieces: list[Buffer] = []
-            node_endpoints_pieces.append(UVARINT[len(node_endpoints) + 1])
+            size = len(node_endpoints) + 1
+            node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for node_endpoints_element in node_endpoints:
                 node_endpoints_host = node_endpoints_element.host
                 text = node_endpoints_host.encode()
@@ -2661,18 +2722,19 @@ def _encode_response_v16(message: FetchResponse) -> list[Buffer]:
                 node_endpoints_rack = node_endpoints_element.rack
                 node_endpoints_pieces.append(_pack_i(node_endpoints_element.port))
                 if node_endpoints_rack is None:
-                    node_endpoints_pieces.append(b'\x00')
+                    node_endpoints_pieces.append(b'\x00\x00')
                 else:
                     text = node_endpoints_rack.encode()
-                    node_endpoints_pieces.append(UVARINT[len(text) + 1])
+                    size = len(text) + 1
+                    node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
                     node_endpoints_pieces.append(text)
-                node_endpoints_pieces.append(b'\x00')
+                    node_endpoints_pieces.append(b'\x00')
             node_endpoints_joined = b"".join(node_endpoints_pieces)
             tags.append(b'\x00' + uvarint(len(node_endpoints_joined)) + node_endpoints_joined)
-        write(uvarint(len(tags)))
-        write(b"".join(tags))
+        pieces.append(uvarint(len(tags)))
+        pieces.append(b"".join(tags))
     else:
-        write(b'\x00')
+        pieces.append(b'\x00')
     if pieces:
         output.append(b"".join(pieces))
     return output

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 10
 
@@ -54,11 +54,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[FindCoordinatorRe
 
 def _encode_request_v0(message: FindCoordinatorRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     key = message.key
     text = key.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -81,12 +80,11 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[FindCoordinatorRe
 
 def _encode_request_v1(message: FindCoordinatorRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     key = message.key
     text = key.encode()
-    write(_pack_h(len(text)))
-    write(text)
-    write(_pack_b(message.key_type))
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
+    pieces.append(_pack_b(message.key_type))
     return [b"".join(pieces)]
 
 
@@ -113,12 +111,12 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[FindCoordinatorRe
 
 def _encode_request_v3(message: FindCoordinatorRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     key = message.key
     text = key.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
-    write(_pack_bx(message.key_type))
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
+    pieces.append(_pack_bx(message.key_type))
     return [b"".join(pieces)]
 
 
@@ -138,7 +136,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FindCoordinatorRe
     else:
         room -= coordinator_keys_count
         coordinator_keys = []
-        for _ in range(coordinator_keys_count):
+        while coordinator_keys_count:
+            coordinator_keys_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -161,18 +160,18 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FindCoordinatorRe
 
 def _encode_request_v4(message: FindCoordinatorRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     coordinator_keys = message.coordinator_keys
     size = len(coordinator_keys) + 1
     if size < 128:
-        write(_pack_bB(message.key_type, size))
+        pieces.append(_pack_bB(message.key_type, size))
     else:
-        write(_pack_b(message.key_type) + uvarint(size))
+        pieces.append(_pack_b(message.key_type) + uvarint(size))
     for coordinator_keys_element in coordinator_keys:
         text = coordinator_keys_element.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-    write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -253,12 +252,11 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[FindCoordinatorR
 
 def _encode_response_v0(message: FindCoordinatorResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     host = message.host
     text = host.encode()
-    write(_pack_hih(message.error_code, message.node_id, len(text)))
-    write(text)
-    write(_pack_i(message.port))
+    pieces.append(_pack_hih(message.error_code, message.node_id, len(text)))
+    pieces.append(text)
+    pieces.append(_pack_i(message.port))
     return [b"".join(pieces)]
 
 
@@ -292,20 +290,19 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[FindCoordinatorR
 
 def _encode_response_v1(message: FindCoordinatorResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     if error_message is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = error_message.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     host = message.host
     text = host.encode()
-    write(_pack_ih(message.node_id, len(text)))
-    write(text)
-    write(_pack_i(message.port))
+    pieces.append(_pack_ih(message.node_id, len(text)))
+    pieces.append(text)
+    pieces.append(_pack_i(message.port))
     return [b"".join(pieces)]
 
 
@@ -346,24 +343,24 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[FindCoordinatorR
 
 def _encode_response_v3(message: FindCoordinatorResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     if error_message is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = error_message.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     host = message.host
     text = host.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_iB(message.node_id, size))
+        pieces.append(_pack_iB(message.node_id, size))
     else:
-        write(_pack_i(message.node_id) + uvarint(size))
-    write(text)
-    write(_pack_ix(message.port))
+        pieces.append(_pack_i(message.node_id) + uvarint(size))
+    pieces.append(text)
+    pieces.append(_pack_ix(message.port))
     return [b"".join(pieces)]
 
 
@@ -383,7 +380,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FindCoordinatorR
     else:
         room -= coordinators_count
         coordinators = []
-        for _ in range(coordinators_count):
+        while coordinators_count:
+            coordinators_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -434,36 +432,37 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FindCoordinatorR
 
 def _encode_response_v4(message: FindCoordinatorResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     coordinators = message.coordinators
     size = len(coordinators) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for coordinators_element in coordinators:
         coordinators_key = coordinators_element.key
         text = coordinators_key.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         coordinators_host = coordinators_element.host
         text = coordinators_host.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_iB(coordinators_element.node_id, size))
+            pieces.append(_pack_iB(coordinators_element.node_id, size))
         else:
-            write(_pack_i(coordinators_element.node_id) + uvarint(size))
-        write(text)
+            pieces.append(_pack_i(coordinators_element.node_id) + uvarint(size))
+        pieces.append(text)
         coordinators_error_message = coordinators_element.error_message
-        write(_pack_ih(coordinators_element.port, coordinators_element.error_code))
+        pieces.append(_pack_ih(coordinators_element.port, coordinators_element.error_code))
         if coordinators_error_message is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = coordinators_error_message.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

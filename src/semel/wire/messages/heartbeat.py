@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 12
 
@@ -54,15 +54,14 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[HeartbeatRequest,
 
 def _encode_request_v0(message: HeartbeatRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_ih(message.generation_id, len(text)))
-    write(text)
+    pieces.append(_pack_ih(message.generation_id, len(text)))
+    pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -102,22 +101,21 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[HeartbeatRequest,
 
 def _encode_request_v3(message: HeartbeatRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_ih(message.generation_id, len(text)))
-    write(text)
+    pieces.append(_pack_ih(message.generation_id, len(text)))
+    pieces.append(text)
     group_instance_id = message.group_instance_id
     if group_instance_id is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = group_instance_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -167,27 +165,28 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[HeartbeatRequest,
 
 def _encode_request_v4(message: HeartbeatRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_iB(message.generation_id, size))
+        pieces.append(_pack_iB(message.generation_id, size))
     else:
-        write(_pack_i(message.generation_id) + uvarint(size))
-    write(text)
+        pieces.append(_pack_i(message.generation_id) + uvarint(size))
+    pieces.append(text)
     group_instance_id = message.group_instance_id
     if group_instance_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00\x00')
     else:
         text = group_instance_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-    write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -242,8 +241,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[HeartbeatRespons
 
 def _encode_response_v0(message: HeartbeatResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_h(message.error_code))
+    pieces.append(_pack_h(message.error_code))
     return [b"".join(pieces)]
 
 
@@ -258,8 +256,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[HeartbeatRespons
 
 def _encode_response_v1(message: HeartbeatResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     return [b"".join(pieces)]
 
 
@@ -276,8 +273,7 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[HeartbeatRespons
 
 def _encode_response_v4(message: HeartbeatResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_ihx(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ihx(message.throttle_time_ms, message.error_code))
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 22
 
@@ -60,15 +60,14 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[InitProducerIdReq
 
 def _encode_request_v0(message: InitProducerIdRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     if transactional_id is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = transactional_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
-    write(_pack_i(message.transaction_timeout_ms))
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
+    pieces.append(_pack_i(message.transaction_timeout_ms))
     return [b"".join(pieces)]
 
 
@@ -97,15 +96,15 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[InitProducerIdReq
 
 def _encode_request_v2(message: InitProducerIdRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     if transactional_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = transactional_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-    write(_pack_ix(message.transaction_timeout_ms))
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+    pieces.append(_pack_ix(message.transaction_timeout_ms))
     return [b"".join(pieces)]
 
 
@@ -134,15 +133,15 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[InitProducerIdReq
 
 def _encode_request_v3(message: InitProducerIdRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     if transactional_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = transactional_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-    write(_pack_iqhx(message.transaction_timeout_ms, message.producer_id, message.producer_epoch))
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+    pieces.append(_pack_iqhx(message.transaction_timeout_ms, message.producer_id, message.producer_epoch))
     return [b"".join(pieces)]
 
 
@@ -171,15 +170,15 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[InitProducerIdReq
 
 def _encode_request_v6(message: InitProducerIdRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     if transactional_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = transactional_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-    write(_pack_iqhttx(message.transaction_timeout_ms, message.producer_id, message.producer_epoch, message.enable2_pc, message.keep_prepared_txn))
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+    pieces.append(_pack_iqhttx(message.transaction_timeout_ms, message.producer_id, message.producer_epoch, message.enable2_pc, message.keep_prepared_txn))
     return [b"".join(pieces)]
 
 
@@ -242,8 +241,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[InitProducerIdRe
 
 def _encode_response_v0(message: InitProducerIdResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_ihqh(message.throttle_time_ms, message.error_code, message.producer_id, message.producer_epoch))
+    pieces.append(_pack_ihqh(message.throttle_time_ms, message.error_code, message.producer_id, message.producer_epoch))
     return [b"".join(pieces)]
 
 
@@ -260,8 +258,7 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[InitProducerIdRe
 
 def _encode_response_v2(message: InitProducerIdResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_ihqhx(message.throttle_time_ms, message.error_code, message.producer_id, message.producer_epoch))
+    pieces.append(_pack_ihqhx(message.throttle_time_ms, message.error_code, message.producer_id, message.producer_epoch))
     return [b"".join(pieces)]
 
 
@@ -278,8 +275,7 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[InitProducerIdRe
 
 def _encode_response_v6(message: InitProducerIdResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_ihqhqhx(message.throttle_time_ms, message.error_code, message.producer_id, message.producer_epoch, message.ongoing_txn_producer_id, message.ongoing_txn_producer_epoch))
+    pieces.append(_pack_ihqhqhx(message.throttle_time_ms, message.error_code, message.producer_id, message.producer_epoch, message.ongoing_txn_producer_id, message.ongoing_txn_producer_epoch))
     return [b"".join(pieces)]
 
 

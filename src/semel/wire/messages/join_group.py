@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 11
 
@@ -87,7 +87,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     else:
         room -= protocols_count
         protocols = []
-        for _ in range(protocols_count):
+        while protocols_count:
+            protocols_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -112,29 +113,28 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
 
 def _encode_request_v0(message: JoinGroupRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_ih(message.session_timeout_ms, len(text)))
-    write(text)
+    pieces.append(_pack_ih(message.session_timeout_ms, len(text)))
+    pieces.append(text)
     protocol_type = message.protocol_type
     text = protocol_type.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     protocols = message.protocols
-    write(_pack_i(len(protocols)))
+    pieces.append(_pack_i(len(protocols)))
     for protocols_element in protocols:
         protocols_name = protocols_element.name
         text = protocols_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         protocols_metadata = protocols_element.metadata
-        write(_pack_i(len(protocols_metadata)))
-        write(protocols_metadata)
+        pieces.append(_pack_i(len(protocols_metadata)))
+        pieces.append(protocols_metadata)
     return [b"".join(pieces)]
 
 
@@ -175,7 +175,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     else:
         room -= protocols_count
         protocols = []
-        for _ in range(protocols_count):
+        while protocols_count:
+            protocols_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -200,29 +201,28 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
 
 def _encode_request_v1(message: JoinGroupRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_iih(message.session_timeout_ms, message.rebalance_timeout_ms, len(text)))
-    write(text)
+    pieces.append(_pack_iih(message.session_timeout_ms, message.rebalance_timeout_ms, len(text)))
+    pieces.append(text)
     protocol_type = message.protocol_type
     text = protocol_type.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     protocols = message.protocols
-    write(_pack_i(len(protocols)))
+    pieces.append(_pack_i(len(protocols)))
     for protocols_element in protocols:
         protocols_name = protocols_element.name
         text = protocols_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         protocols_metadata = protocols_element.metadata
-        write(_pack_i(len(protocols_metadata)))
-        write(protocols_metadata)
+        pieces.append(_pack_i(len(protocols_metadata)))
+        pieces.append(protocols_metadata)
     return [b"".join(pieces)]
 
 
@@ -274,7 +274,8 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     else:
         room -= protocols_count
         protocols = []
-        for _ in range(protocols_count):
+        while protocols_count:
+            protocols_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -299,36 +300,35 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
 
 def _encode_request_v5(message: JoinGroupRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_iih(message.session_timeout_ms, message.rebalance_timeout_ms, len(text)))
-    write(text)
+    pieces.append(_pack_iih(message.session_timeout_ms, message.rebalance_timeout_ms, len(text)))
+    pieces.append(text)
     group_instance_id = message.group_instance_id
     if group_instance_id is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = group_instance_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     protocol_type = message.protocol_type
     text = protocol_type.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     protocols = message.protocols
-    write(_pack_i(len(protocols)))
+    pieces.append(_pack_i(len(protocols)))
     for protocols_element in protocols:
         protocols_name = protocols_element.name
         text = protocols_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         protocols_metadata = protocols_element.metadata
-        write(_pack_i(len(protocols_metadata)))
-        write(protocols_metadata)
+        pieces.append(_pack_i(len(protocols_metadata)))
+        pieces.append(protocols_metadata)
     return [b"".join(pieces)]
 
 
@@ -391,7 +391,8 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     else:
         room -= protocols_count
         protocols = []
-        for _ in range(protocols_count):
+        while protocols_count:
+            protocols_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -428,42 +429,47 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
 
 def _encode_request_v6(message: JoinGroupRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_iiB(message.session_timeout_ms, message.rebalance_timeout_ms, size))
+        pieces.append(_pack_iiB(message.session_timeout_ms, message.rebalance_timeout_ms, size))
     else:
-        write(_pack_ii(message.session_timeout_ms, message.rebalance_timeout_ms) + uvarint(size))
-    write(text)
+        pieces.append(_pack_ii(message.session_timeout_ms, message.rebalance_timeout_ms) + uvarint(size))
+    pieces.append(text)
     group_instance_id = message.group_instance_id
     if group_instance_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = group_instance_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     protocol_type = message.protocol_type
     text = protocol_type.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     protocols = message.protocols
-    write(UVARINT[len(protocols) + 1])
+    size = len(protocols) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for protocols_element in protocols:
         protocols_name = protocols_element.name
         text = protocols_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         protocols_metadata = protocols_element.metadata
-        write(UVARINT[len(protocols_metadata) + 1])
-        write(protocols_metadata)
-        write(b'\x00')
-    write(b'\x00')
+        size = len(protocols_metadata) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(protocols_metadata)
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -526,7 +532,8 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     else:
         room -= protocols_count
         protocols = []
-        for _ in range(protocols_count):
+        while protocols_count:
+            protocols_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -575,49 +582,55 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
 
 def _encode_request_v8(message: JoinGroupRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_iiB(message.session_timeout_ms, message.rebalance_timeout_ms, size))
+        pieces.append(_pack_iiB(message.session_timeout_ms, message.rebalance_timeout_ms, size))
     else:
-        write(_pack_ii(message.session_timeout_ms, message.rebalance_timeout_ms) + uvarint(size))
-    write(text)
+        pieces.append(_pack_ii(message.session_timeout_ms, message.rebalance_timeout_ms) + uvarint(size))
+    pieces.append(text)
     group_instance_id = message.group_instance_id
     if group_instance_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = group_instance_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     protocol_type = message.protocol_type
     text = protocol_type.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     protocols = message.protocols
-    write(UVARINT[len(protocols) + 1])
+    size = len(protocols) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for protocols_element in protocols:
         protocols_name = protocols_element.name
         text = protocols_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         protocols_metadata = protocols_element.metadata
-        write(UVARINT[len(protocols_metadata) + 1])
-        write(protocols_metadata)
-        write(b'\x00')
+        size = len(protocols_metadata) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(protocols_metadata)
+        pieces.append(b'\x00')
     reason = message.reason
     if reason is None:
-        write(b'\x00')
+        pieces.append(b'\x00\x00')
     else:
         text = reason.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-    write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -721,7 +734,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     else:
         room -= members_count
         members = []
-        for _ in range(members_count):
+        while members_count:
+            members_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -746,31 +760,30 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
 
 def _encode_response_v0(message: JoinGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     protocol_name = message.protocol_name
     if protocol_name is None:
         raise null_refused("JoinGroupResponse.protocol_name", 1)
     text = protocol_name.encode()
-    write(_pack_hih(message.error_code, message.generation_id, len(text)))
-    write(text)
+    pieces.append(_pack_hih(message.error_code, message.generation_id, len(text)))
+    pieces.append(text)
     leader = message.leader
     text = leader.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     members = message.members
-    write(_pack_i(len(members)))
+    pieces.append(_pack_i(len(members)))
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         members_metadata = members_element.metadata
-        write(_pack_i(len(members_metadata)))
-        write(members_metadata)
+        pieces.append(_pack_i(len(members_metadata)))
+        pieces.append(members_metadata)
     return [b"".join(pieces)]
 
 
@@ -811,7 +824,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     else:
         room -= members_count
         members = []
-        for _ in range(members_count):
+        while members_count:
+            members_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -836,31 +850,30 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
 
 def _encode_response_v2(message: JoinGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     protocol_name = message.protocol_name
     if protocol_name is None:
         raise null_refused("JoinGroupResponse.protocol_name", 4)
     text = protocol_name.encode()
-    write(_pack_ihih(message.throttle_time_ms, message.error_code, message.generation_id, len(text)))
-    write(text)
+    pieces.append(_pack_ihih(message.throttle_time_ms, message.error_code, message.generation_id, len(text)))
+    pieces.append(text)
     leader = message.leader
     text = leader.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     members = message.members
-    write(_pack_i(len(members)))
+    pieces.append(_pack_i(len(members)))
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         members_metadata = members_element.metadata
-        write(_pack_i(len(members_metadata)))
-        write(members_metadata)
+        pieces.append(_pack_i(len(members_metadata)))
+        pieces.append(members_metadata)
     return [b"".join(pieces)]
 
 
@@ -901,7 +914,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     else:
         room -= members_count
         members = []
-        for _ in range(members_count):
+        while members_count:
+            members_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -937,38 +951,37 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
 
 def _encode_response_v5(message: JoinGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     protocol_name = message.protocol_name
     if protocol_name is None:
         raise null_refused("JoinGroupResponse.protocol_name", 5)
     text = protocol_name.encode()
-    write(_pack_ihih(message.throttle_time_ms, message.error_code, message.generation_id, len(text)))
-    write(text)
+    pieces.append(_pack_ihih(message.throttle_time_ms, message.error_code, message.generation_id, len(text)))
+    pieces.append(text)
     leader = message.leader
     text = leader.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     members = message.members
-    write(_pack_i(len(members)))
+    pieces.append(_pack_i(len(members)))
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = members_group_instance_id.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         members_metadata = members_element.metadata
-        write(_pack_i(len(members_metadata)))
-        write(members_metadata)
+        pieces.append(_pack_i(len(members_metadata)))
+        pieces.append(members_metadata)
     return [b"".join(pieces)]
 
 
@@ -1019,7 +1032,8 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     else:
         room -= members_count
         members = []
-        for _ in range(members_count):
+        while members_count:
+            members_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -1068,44 +1082,49 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
 
 def _encode_response_v6(message: JoinGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     protocol_name = message.protocol_name
     if protocol_name is None:
         raise null_refused("JoinGroupResponse.protocol_name", 6)
     text = protocol_name.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_ihiB(message.throttle_time_ms, message.error_code, message.generation_id, size))
+        pieces.append(_pack_ihiB(message.throttle_time_ms, message.error_code, message.generation_id, size))
     else:
-        write(_pack_ihi(message.throttle_time_ms, message.error_code, message.generation_id) + uvarint(size))
-    write(text)
+        pieces.append(_pack_ihi(message.throttle_time_ms, message.error_code, message.generation_id) + uvarint(size))
+    pieces.append(text)
     leader = message.leader
     text = leader.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     members = message.members
-    write(UVARINT[len(members) + 1])
+    size = len(members) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = members_group_instance_id.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         members_metadata = members_element.metadata
-        write(UVARINT[len(members_metadata) + 1])
-        write(members_metadata)
-        write(b'\x00')
-    write(b'\x00')
+        size = len(members_metadata) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(members_metadata)
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -1170,7 +1189,8 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     else:
         room -= members_count
         members = []
-        for _ in range(members_count):
+        while members_count:
+            members_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -1219,49 +1239,56 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
 
 def _encode_response_v7(message: JoinGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     protocol_type = message.protocol_type
-    write(_pack_ihi(message.throttle_time_ms, message.error_code, message.generation_id))
+    pieces.append(_pack_ihi(message.throttle_time_ms, message.error_code, message.generation_id))
     if protocol_type is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = protocol_type.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     protocol_name = message.protocol_name
     if protocol_name is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = protocol_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     leader = message.leader
     text = leader.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     members = message.members
-    write(UVARINT[len(members) + 1])
+    size = len(members) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = members_group_instance_id.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         members_metadata = members_element.metadata
-        write(UVARINT[len(members_metadata) + 1])
-        write(members_metadata)
-        write(b'\x00')
-    write(b'\x00')
+        size = len(members_metadata) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(members_metadata)
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -1327,7 +1354,8 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     else:
         room -= members_count
         members = []
-        for _ in range(members_count):
+        while members_count:
+            members_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -1376,53 +1404,59 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
 
 def _encode_response_v9(message: JoinGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     protocol_type = message.protocol_type
-    write(_pack_ihi(message.throttle_time_ms, message.error_code, message.generation_id))
+    pieces.append(_pack_ihi(message.throttle_time_ms, message.error_code, message.generation_id))
     if protocol_type is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = protocol_type.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     protocol_name = message.protocol_name
     if protocol_name is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = protocol_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     leader = message.leader
     text = leader.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_tB(message.skip_assignment, size))
+        pieces.append(_pack_tB(message.skip_assignment, size))
     else:
-        write(_pack_t(message.skip_assignment) + uvarint(size))
-    write(text)
+        pieces.append(_pack_t(message.skip_assignment) + uvarint(size))
+    pieces.append(text)
     members = message.members
-    write(UVARINT[len(members) + 1])
+    size = len(members) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = members_group_instance_id.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         members_metadata = members_element.metadata
-        write(UVARINT[len(members_metadata) + 1])
-        write(members_metadata)
-        write(b'\x00')
-    write(b'\x00')
+        size = len(members_metadata) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(members_metadata)
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 13
 
@@ -62,15 +62,14 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
 
 def _encode_request_v0(message: LeaveGroupRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -95,7 +94,8 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
     else:
         room -= members_count
         members = []
-        for _ in range(members_count):
+        while members_count:
+            members_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -123,25 +123,24 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
 
 def _encode_request_v3(message: LeaveGroupRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     members = message.members
-    write(_pack_i(len(members)))
+    pieces.append(_pack_i(len(members)))
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = members_group_instance_id.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -171,7 +170,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
     else:
         room -= members_count
         members = []
-        for _ in range(members_count):
+        while members_count:
+            members_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -210,27 +210,30 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
 
 def _encode_request_v4(message: LeaveGroupRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     members = message.members
-    write(UVARINT[len(members) + 1])
+    size = len(members) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = members_group_instance_id.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -260,7 +263,8 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
     else:
         room -= members_count
         members = []
-        for _ in range(members_count):
+        while members_count:
+            members_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -311,34 +315,38 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
 
 def _encode_request_v5(message: LeaveGroupRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     members = message.members
-    write(UVARINT[len(members) + 1])
+    size = len(members) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = members_group_instance_id.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         members_reason = members_element.reason
         if members_reason is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = members_reason.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -402,8 +410,7 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[LeaveGroupRespon
 
 def _encode_response_v0(message: LeaveGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_h(message.error_code))
+    pieces.append(_pack_h(message.error_code))
     return [b"".join(pieces)]
 
 
@@ -418,8 +425,7 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[LeaveGroupRespon
 
 def _encode_response_v1(message: LeaveGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     return [b"".join(pieces)]
 
 
@@ -436,7 +442,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[LeaveGroupRespon
     else:
         room -= members_count
         members = []
-        for _ in range(members_count):
+        while members_count:
+            members_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -466,22 +473,21 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[LeaveGroupRespon
 
 def _encode_response_v3(message: LeaveGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     members = message.members
-    write(_pack_ihi(message.throttle_time_ms, message.error_code, len(members)))
+    pieces.append(_pack_ihi(message.throttle_time_ms, message.error_code, len(members)))
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = members_group_instance_id.encode()
-            write(_pack_h(len(text)))
-            write(text)
-        write(_pack_h(members_element.error_code))
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
+        pieces.append(_pack_h(members_element.error_code))
     return [b"".join(pieces)]
 
 
@@ -501,7 +507,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[LeaveGroupRespon
     else:
         room -= members_count
         members = []
-        for _ in range(members_count):
+        while members_count:
+            members_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -540,27 +547,28 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[LeaveGroupRespon
 
 def _encode_response_v4(message: LeaveGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     members = message.members
     size = len(members) + 1
     if size < 128:
-        write(_pack_ihB(message.throttle_time_ms, message.error_code, size))
+        pieces.append(_pack_ihB(message.throttle_time_ms, message.error_code, size))
     else:
-        write(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
+        pieces.append(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
     for members_element in members:
         members_member_id = members_element.member_id
         text = members_member_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         members_group_instance_id = members_element.group_instance_id
         if members_group_instance_id is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = members_group_instance_id.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(_pack_hx(members_element.error_code))
-    write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+        pieces.append(_pack_hx(members_element.error_code))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 74
 
@@ -35,8 +35,7 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListConfigResourc
 
 def _encode_request_v0(message: ListConfigResourcesRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -66,11 +65,11 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListConfigResourc
 
 def _encode_request_v1(message: ListConfigResourcesRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     resource_types = message.resource_types
-    write(UVARINT[len(resource_types) + 1])
-    write(pack(f">{len(resource_types)}b", *resource_types))
-    write(b'\x00')
+    size = len(resource_types) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(pack(f">{len(resource_types)}b", *resource_types))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -130,7 +129,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListConfigResour
     else:
         room -= config_resources_count
         config_resources = []
-        for _ in range(config_resources_count):
+        while config_resources_count:
+            config_resources_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -158,24 +158,24 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListConfigResour
 def _encode_response_v0(message: ListConfigResourcesResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     config_resources = message.config_resources
     size = len(config_resources) + 1
     if size < 128:
-        write(_pack_ihB(message.throttle_time_ms, message.error_code, size))
+        pieces.append(_pack_ihB(message.throttle_time_ms, message.error_code, size))
     else:
-        write(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
+        pieces.append(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
     for config_resources_element in config_resources:
         config_resources_resource_name = config_resources_element.resource_name
         text = config_resources_resource_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-        write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(b'\x00')
+    pieces.append(b'\x00')
     output.append(b"".join(pieces))
     return output
 
@@ -196,7 +196,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListConfigResour
     else:
         room -= config_resources_count
         config_resources = []
-        for _ in range(config_resources_count):
+        while config_resources_count:
+            config_resources_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -224,24 +225,24 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListConfigResour
 def _encode_response_v1(message: ListConfigResourcesResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     config_resources = message.config_resources
     size = len(config_resources) + 1
     if size < 128:
-        write(_pack_ihB(message.throttle_time_ms, message.error_code, size))
+        pieces.append(_pack_ihB(message.throttle_time_ms, message.error_code, size))
     else:
-        write(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
+        pieces.append(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
     for config_resources_element in config_resources:
         config_resources_resource_name = config_resources_element.resource_name
         text = config_resources_resource_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-        write(_pack_bx(config_resources_element.resource_type))
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(_pack_bx(config_resources_element.resource_type))
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(b'\x00')
+    pieces.append(b'\x00')
     output.append(b"".join(pieces))
     return output
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 16
 
@@ -36,7 +36,6 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListGroupsRequest
 
 def _encode_request_v0(message: ListGroupsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     return [b"".join(pieces)]
 
 
@@ -53,8 +52,7 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ListGroupsRequest
 
 def _encode_request_v3(message: ListGroupsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
-    write(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -74,7 +72,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListGroupsRequest
     else:
         room -= states_filter_count
         states_filter = []
-        for _ in range(states_filter_count):
+        while states_filter_count:
+            states_filter_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -97,14 +96,15 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListGroupsRequest
 
 def _encode_request_v4(message: ListGroupsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     states_filter = message.states_filter
-    write(UVARINT[len(states_filter) + 1])
+    size = len(states_filter) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for states_filter_element in states_filter:
         text = states_filter_element.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-    write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -124,7 +124,8 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[ListGroupsRequest
     else:
         room -= states_filter_count
         states_filter = []
-        for _ in range(states_filter_count):
+        while states_filter_count:
+            states_filter_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -149,7 +150,8 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[ListGroupsRequest
     else:
         room -= types_filter_count
         types_filter = []
-        for _ in range(types_filter_count):
+        while types_filter_count:
+            types_filter_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -172,20 +174,23 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[ListGroupsRequest
 
 def _encode_request_v5(message: ListGroupsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     states_filter = message.states_filter
-    write(UVARINT[len(states_filter) + 1])
+    size = len(states_filter) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for states_filter_element in states_filter:
         text = states_filter_element.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     types_filter = message.types_filter
-    write(UVARINT[len(types_filter) + 1])
+    size = len(types_filter) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for types_filter_element in types_filter:
         text = types_filter_element.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-    write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -252,7 +257,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -278,18 +284,17 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
 def _encode_response_v0(message: ListGroupsResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
-    write(_pack_hi(message.error_code, len(groups)))
+    pieces.append(_pack_hi(message.error_code, len(groups)))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
@@ -311,7 +316,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -337,18 +343,17 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
 def _encode_response_v1(message: ListGroupsResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
-    write(_pack_ihi(message.throttle_time_ms, message.error_code, len(groups)))
+    pieces.append(_pack_ihi(message.throttle_time_ms, message.error_code, len(groups)))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
@@ -373,7 +378,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -411,28 +417,29 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
 def _encode_response_v3(message: ListGroupsResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
     size = len(groups) + 1
     if size < 128:
-        write(_pack_ihB(message.throttle_time_ms, message.error_code, size))
+        pieces.append(_pack_ihB(message.throttle_time_ms, message.error_code, size))
     else:
-        write(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
+        pieces.append(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-        write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(b'\x00')
+    pieces.append(b'\x00')
     output.append(b"".join(pieces))
     return output
 
@@ -453,7 +460,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -501,32 +509,34 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
 def _encode_response_v4(message: ListGroupsResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
     size = len(groups) + 1
     if size < 128:
-        write(_pack_ihB(message.throttle_time_ms, message.error_code, size))
+        pieces.append(_pack_ihB(message.throttle_time_ms, message.error_code, size))
     else:
-        write(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
+        pieces.append(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_group_state = groups_element.group_state
         text = groups_group_state.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-        write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(b'\x00')
+    pieces.append(b'\x00')
     output.append(b"".join(pieces))
     return output
 
@@ -547,7 +557,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -605,36 +616,39 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
 def _encode_response_v5(message: ListGroupsResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
     size = len(groups) + 1
     if size < 128:
-        write(_pack_ihB(message.throttle_time_ms, message.error_code, size))
+        pieces.append(_pack_ihB(message.throttle_time_ms, message.error_code, size))
     else:
-        write(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
+        pieces.append(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_protocol_type = groups_element.protocol_type
         text = groups_protocol_type.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_group_state = groups_element.group_state
         text = groups_group_state.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_group_type = groups_element.group_type
         text = groups_group_type.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
-        write(b'\x00')
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
+        pieces.append(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(b'\x00')
+    pieces.append(b'\x00')
     output.append(b"".join(pieces))
     return output
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 2
 
@@ -70,7 +70,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -89,7 +90,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_timestamp = _unpack_iq(buffer, position)
                     position += 12
                     topics_partitions.append(ListOffsetsPartition(topics_partitions_partition_index, -1, topics_partitions_timestamp))
@@ -101,18 +103,17 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
 
 def _encode_request_v1(message: ListOffsetsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_ii(message.replica_id, len(topics)))
+    pieces.append(_pack_ii(message.replica_id, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.timestamp))
+            pieces.append(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.timestamp))
     return [b"".join(pieces)]
 
 
@@ -129,7 +130,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -148,7 +150,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_timestamp = _unpack_iq(buffer, position)
                     position += 12
                     topics_partitions.append(ListOffsetsPartition(topics_partitions_partition_index, -1, topics_partitions_timestamp))
@@ -160,18 +163,17 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
 
 def _encode_request_v2(message: ListOffsetsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_ibi(message.replica_id, message.isolation_level, len(topics)))
+    pieces.append(_pack_ibi(message.replica_id, message.isolation_level, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.timestamp))
+            pieces.append(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.timestamp))
     return [b"".join(pieces)]
 
 
@@ -188,7 +190,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -207,7 +210,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_current_leader_epoch, topics_partitions_timestamp = _unpack_iiq(buffer, position)
                     position += 16
                     topics_partitions.append(ListOffsetsPartition(topics_partitions_partition_index, topics_partitions_current_leader_epoch, topics_partitions_timestamp))
@@ -219,18 +223,17 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
 
 def _encode_request_v4(message: ListOffsetsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_ibi(message.replica_id, message.isolation_level, len(topics)))
+    pieces.append(_pack_ibi(message.replica_id, message.isolation_level, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iiq(topics_partitions_element.partition_index, topics_partitions_element.current_leader_epoch, topics_partitions_element.timestamp))
+            pieces.append(_pack_iiq(topics_partitions_element.partition_index, topics_partitions_element.current_leader_epoch, topics_partitions_element.timestamp))
     return [b"".join(pieces)]
 
 
@@ -250,7 +253,8 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -274,7 +278,8 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_current_leader_epoch, topics_partitions_timestamp, topics_partitions_tag_count = _unpack_iiqB(buffer, position)
                     position += 17
                     if topics_partitions_tag_count:
@@ -296,24 +301,25 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
 
 def _encode_request_v6(message: ListOffsetsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_ibB(message.replica_id, message.isolation_level, size))
+        pieces.append(_pack_ibB(message.replica_id, message.isolation_level, size))
     else:
-        write(_pack_ib(message.replica_id, message.isolation_level) + uvarint(size))
+        pieces.append(_pack_ib(message.replica_id, message.isolation_level) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iiqx(topics_partitions_element.partition_index, topics_partitions_element.current_leader_epoch, topics_partitions_element.timestamp))
-        write(b'\x00')
-    write(b'\x00')
+            pieces.append(_pack_iiqx(topics_partitions_element.partition_index, topics_partitions_element.current_leader_epoch, topics_partitions_element.timestamp))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -333,7 +339,8 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[ListOffsetsReque
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -357,7 +364,8 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[ListOffsetsReque
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_current_leader_epoch, topics_partitions_timestamp, topics_partitions_tag_count = _unpack_iiqB(buffer, position)
                     position += 17
                     if topics_partitions_tag_count:
@@ -379,24 +387,25 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[ListOffsetsReque
 
 def _encode_request_v10(message: ListOffsetsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_ibB(message.replica_id, message.isolation_level, size))
+        pieces.append(_pack_ibB(message.replica_id, message.isolation_level, size))
     else:
-        write(_pack_ib(message.replica_id, message.isolation_level) + uvarint(size))
+        pieces.append(_pack_ib(message.replica_id, message.isolation_level) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iiqx(topics_partitions_element.partition_index, topics_partitions_element.current_leader_epoch, topics_partitions_element.timestamp))
-        write(b'\x00')
-    write(_pack_ix(message.timeout_ms))
+            pieces.append(_pack_iiqx(topics_partitions_element.partition_index, topics_partitions_element.current_leader_epoch, topics_partitions_element.timestamp))
+        pieces.append(b'\x00')
+    pieces.append(_pack_ix(message.timeout_ms))
     return [b"".join(pieces)]
 
 
@@ -478,7 +487,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -497,7 +507,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset = _unpack_ihqq(buffer, position)
                     position += 22
                     topics_partitions.append(ListOffsetsPartitionResponse(topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset))
@@ -509,18 +520,17 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
 
 def _encode_response_v1(message: ListOffsetsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_ihqq(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.timestamp, topics_partitions_element.offset))
+            pieces.append(_pack_ihqq(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.timestamp, topics_partitions_element.offset))
     return [b"".join(pieces)]
 
 
@@ -537,7 +547,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -556,7 +567,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset = _unpack_ihqq(buffer, position)
                     position += 22
                     topics_partitions.append(ListOffsetsPartitionResponse(topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset))
@@ -568,18 +580,17 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
 
 def _encode_response_v2(message: ListOffsetsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_ii(message.throttle_time_ms, len(topics)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_ihqq(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.timestamp, topics_partitions_element.offset))
+            pieces.append(_pack_ihqq(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.timestamp, topics_partitions_element.offset))
     return [b"".join(pieces)]
 
 
@@ -596,7 +607,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -615,7 +627,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset, topics_partitions_leader_epoch = _unpack_ihqqi(buffer, position)
                     position += 26
                     topics_partitions.append(ListOffsetsPartitionResponse(topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset, topics_partitions_leader_epoch))
@@ -627,18 +640,17 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
 
 def _encode_response_v4(message: ListOffsetsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_ii(message.throttle_time_ms, len(topics)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_ihqqi(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.timestamp, topics_partitions_element.offset, topics_partitions_element.leader_epoch))
+            pieces.append(_pack_ihqqi(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.timestamp, topics_partitions_element.offset, topics_partitions_element.leader_epoch))
     return [b"".join(pieces)]
 
 
@@ -658,7 +670,8 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -682,7 +695,8 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset, topics_partitions_leader_epoch, topics_partitions_tag_count = _unpack_ihqqiB(buffer, position)
                     position += 27
                     if topics_partitions_tag_count:
@@ -704,24 +718,25 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
 
 def _encode_response_v6(message: ListOffsetsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_ihqqix(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.timestamp, topics_partitions_element.offset, topics_partitions_element.leader_epoch))
-        write(b'\x00')
-    write(b'\x00')
+            pieces.append(_pack_ihqqix(topics_partitions_element.partition_index, topics_partitions_element.error_code, topics_partitions_element.timestamp, topics_partitions_element.offset, topics_partitions_element.leader_epoch))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 46
 
@@ -44,7 +44,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListPartitionReas
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -84,23 +85,25 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListPartitionReas
 
 def _encode_request_v0(message: ListPartitionReassignmentsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_i(message.timeout_ms))
+    pieces.append(_pack_i(message.timeout_ms))
     if topics is None:
-        write(b'\x00')
+        pieces.append(b'\x00\x00')
     else:
-        write(UVARINT[len(topics) + 1])
+        size = len(topics) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_element in topics:
             topics_name = topics_element.name
             text = topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             topics_partition_indexes = topics_element.partition_indexes
-            write(UVARINT[len(topics_partition_indexes) + 1])
-            write(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
-            write(b'\x00')
-    write(b'\x00')
+            size = len(topics_partition_indexes) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
+            pieces.append(b'\x00')
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -179,7 +182,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListPartitionRea
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -203,7 +207,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListPartitionRea
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_replicas_count = _unpack_iB(buffer, position)
                     position += 5
                     if topics_partitions_replicas_count > 127:
@@ -264,41 +269,46 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListPartitionRea
 
 def _encode_response_v0(message: ListPartitionReassignmentsResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     if error_message is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = error_message.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     topics = message.topics
-    write(UVARINT[len(topics) + 1])
+    size = len(topics) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replicas = topics_partitions_element.replicas
             size = len(topics_partitions_replicas) + 1
             if size < 128:
-                write(_pack_iB(topics_partitions_element.partition_index, size))
+                pieces.append(_pack_iB(topics_partitions_element.partition_index, size))
             else:
-                write(_pack_i(topics_partitions_element.partition_index) + uvarint(size))
-            write(pack(f">{len(topics_partitions_replicas)}i", *topics_partitions_replicas))
+                pieces.append(_pack_i(topics_partitions_element.partition_index) + uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_replicas)}i", *topics_partitions_replicas))
             topics_partitions_adding_replicas = topics_partitions_element.adding_replicas
-            write(UVARINT[len(topics_partitions_adding_replicas) + 1])
-            write(pack(f">{len(topics_partitions_adding_replicas)}i", *topics_partitions_adding_replicas))
+            size = len(topics_partitions_adding_replicas) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_adding_replicas)}i", *topics_partitions_adding_replicas))
             topics_partitions_removing_replicas = topics_partitions_element.removing_replicas
-            write(UVARINT[len(topics_partitions_removing_replicas) + 1])
-            write(pack(f">{len(topics_partitions_removing_replicas)}i", *topics_partitions_removing_replicas))
-            write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+            size = len(topics_partitions_removing_replicas) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_removing_replicas)}i", *topics_partitions_removing_replicas))
+            pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

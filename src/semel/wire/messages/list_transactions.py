@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, all_steps, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 66
 
@@ -42,7 +42,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListTransactionsR
     else:
         room -= state_filters_count
         state_filters = []
-        for _ in range(state_filters_count):
+        while state_filters_count:
+            state_filters_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -78,17 +79,19 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListTransactionsR
 
 def _encode_request_v0(message: ListTransactionsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     state_filters = message.state_filters
-    write(UVARINT[len(state_filters) + 1])
+    size = len(state_filters) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for state_filters_element in state_filters:
         text = state_filters_element.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     producer_id_filters = message.producer_id_filters
-    write(UVARINT[len(producer_id_filters) + 1])
-    write(pack(f">{len(producer_id_filters)}q", *producer_id_filters))
-    write(b'\x00')
+    size = len(producer_id_filters) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(pack(f">{len(producer_id_filters)}q", *producer_id_filters))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -108,7 +111,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListTransactionsR
     else:
         room -= state_filters_count
         state_filters = []
-        for _ in range(state_filters_count):
+        while state_filters_count:
+            state_filters_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -144,17 +148,19 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListTransactionsR
 
 def _encode_request_v1(message: ListTransactionsRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     state_filters = message.state_filters
-    write(UVARINT[len(state_filters) + 1])
+    size = len(state_filters) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for state_filters_element in state_filters:
         text = state_filters_element.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     producer_id_filters = message.producer_id_filters
-    write(UVARINT[len(producer_id_filters) + 1])
-    write(pack(f">{len(producer_id_filters)}q", *producer_id_filters))
-    write(_pack_qx(message.duration_filter))
+    size = len(producer_id_filters) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(pack(f">{len(producer_id_filters)}q", *producer_id_filters))
+    pieces.append(_pack_qx(message.duration_filter))
     return [b"".join(pieces)]
 
 
@@ -216,7 +222,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListTransactions
     else:
         room -= unknown_state_filters_count
         unknown_state_filters = []
-        for _ in range(unknown_state_filters_count):
+        while unknown_state_filters_count:
+            unknown_state_filters_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -241,7 +248,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListTransactions
     else:
         room -= transaction_states_count
         transaction_states = []
-        for _ in range(transaction_states_count):
+        while transaction_states_count:
+            transaction_states_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -280,38 +288,40 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListTransactions
 def _encode_response_v0(message: ListTransactionsResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     unknown_state_filters = message.unknown_state_filters
     size = len(unknown_state_filters) + 1
     if size < 128:
-        write(_pack_ihB(message.throttle_time_ms, message.error_code, size))
+        pieces.append(_pack_ihB(message.throttle_time_ms, message.error_code, size))
     else:
-        write(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
+        pieces.append(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
     for unknown_state_filters_element in unknown_state_filters:
         text = unknown_state_filters_element.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     transaction_states = message.transaction_states
-    write(UVARINT[len(transaction_states) + 1])
+    size = len(transaction_states) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for transaction_states_element in transaction_states:
         transaction_states_transactional_id = transaction_states_element.transactional_id
         text = transaction_states_transactional_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         transaction_states_transaction_state = transaction_states_element.transaction_state
         text = transaction_states_transaction_state.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_qB(transaction_states_element.producer_id, size))
+            pieces.append(_pack_qB(transaction_states_element.producer_id, size))
         else:
-            write(_pack_q(transaction_states_element.producer_id) + uvarint(size))
-        write(text)
-        write(b'\x00')
+            pieces.append(_pack_q(transaction_states_element.producer_id) + uvarint(size))
+        pieces.append(text)
+        pieces.append(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(b'\x00')
+    pieces.append(b'\x00')
     output.append(b"".join(pieces))
     return output
 

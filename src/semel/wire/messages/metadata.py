@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, all_steps, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, PIECES_AT_ONCE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, all_steps, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 3
 
@@ -77,7 +77,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -94,18 +95,17 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
 
 def _encode_request_v0(message: MetadataRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     if topics is None:
         raise null_refused("MetadataRequest.topics", 0)
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         if topics_name is None:
             raise null_refused("MetadataRequestTopic.name", 0)
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -124,7 +124,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -141,19 +142,18 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
 
 def _encode_request_v1(message: MetadataRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     if topics is None:
-        write(b'\xff\xff\xff\xff')
+        pieces.append(b'\xff\xff\xff\xff')
     else:
-        write(_pack_i(len(topics)))
+        pieces.append(_pack_i(len(topics)))
         for topics_element in topics:
             topics_name = topics_element.name
             if topics_name is None:
                 raise null_refused("MetadataRequestTopic.name", 3)
             text = topics_name.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -172,7 +172,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -191,20 +192,19 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
 
 def _encode_request_v4(message: MetadataRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     if topics is None:
-        write(b'\xff\xff\xff\xff')
+        pieces.append(b'\xff\xff\xff\xff')
     else:
-        write(_pack_i(len(topics)))
+        pieces.append(_pack_i(len(topics)))
         for topics_element in topics:
             topics_name = topics_element.name
             if topics_name is None:
                 raise null_refused("MetadataRequestTopic.name", 7)
             text = topics_name.encode()
-            write(_pack_h(len(text)))
-            write(text)
-    write(_pack_t(message.allow_auto_topic_creation))
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
+    pieces.append(_pack_t(message.allow_auto_topic_creation))
     return [b"".join(pieces)]
 
 
@@ -223,7 +223,8 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -242,20 +243,19 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
 
 def _encode_request_v8(message: MetadataRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     if topics is None:
-        write(b'\xff\xff\xff\xff')
+        pieces.append(b'\xff\xff\xff\xff')
     else:
-        write(_pack_i(len(topics)))
+        pieces.append(_pack_i(len(topics)))
         for topics_element in topics:
             topics_name = topics_element.name
             if topics_name is None:
                 raise null_refused("MetadataRequestTopic.name", 8)
             text = topics_name.encode()
-            write(_pack_h(len(text)))
-            write(text)
-    write(_pack_ttt(message.allow_auto_topic_creation, message.include_cluster_authorized_operations, message.include_topic_authorized_operations))
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
+    pieces.append(_pack_ttt(message.allow_auto_topic_creation, message.include_cluster_authorized_operations, message.include_topic_authorized_operations))
     return [b"".join(pieces)]
 
 
@@ -275,7 +275,8 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -302,21 +303,22 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
 
 def _encode_request_v9(message: MetadataRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     if topics is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
-        write(UVARINT[len(topics) + 1])
+        size = len(topics) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_element in topics:
             topics_name = topics_element.name
             if topics_name is None:
                 raise null_refused("MetadataRequestTopic.name", 9)
             text = topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-            write(b'\x00')
-    write(_pack_tttx(message.allow_auto_topic_creation, message.include_cluster_authorized_operations, message.include_topic_authorized_operations))
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
+    pieces.append(_pack_tttx(message.allow_auto_topic_creation, message.include_cluster_authorized_operations, message.include_topic_authorized_operations))
     return [b"".join(pieces)]
 
 
@@ -336,7 +338,8 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[MetadataRequest,
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_topic_id, size = _unpack_16sB(buffer, position)
             position += 16
             if size > 127:
@@ -366,23 +369,24 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[MetadataRequest,
 
 def _encode_request_v10(message: MetadataRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     if topics is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
-        write(UVARINT[len(topics) + 1])
+        size = len(topics) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_element in topics:
             topics_name = topics_element.name
-            write(_pack_16s(topics_element.topic_id))
+            pieces.append(_pack_16s(topics_element.topic_id))
             if topics_name is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 text = topics_name.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-            write(b'\x00')
-    write(_pack_tttx(message.allow_auto_topic_creation, message.include_cluster_authorized_operations, message.include_topic_authorized_operations))
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+                pieces.append(b'\x00')
+    pieces.append(_pack_tttx(message.allow_auto_topic_creation, message.include_cluster_authorized_operations, message.include_topic_authorized_operations))
     return [b"".join(pieces)]
 
 
@@ -402,7 +406,8 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[MetadataRequest,
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_topic_id, size = _unpack_16sB(buffer, position)
             position += 16
             if size > 127:
@@ -432,23 +437,24 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[MetadataRequest,
 
 def _encode_request_v11(message: MetadataRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     if topics is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
-        write(UVARINT[len(topics) + 1])
+        size = len(topics) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_element in topics:
             topics_name = topics_element.name
-            write(_pack_16s(topics_element.topic_id))
+            pieces.append(_pack_16s(topics_element.topic_id))
             if topics_name is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 text = topics_name.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-            write(b'\x00')
-    write(_pack_ttx(message.allow_auto_topic_creation, message.include_topic_authorized_operations))
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+                pieces.append(b'\x00')
+    pieces.append(_pack_ttx(message.allow_auto_topic_creation, message.include_topic_authorized_operations))
     return [b"".join(pieces)]
 
 
@@ -554,7 +560,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -576,7 +583,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -595,7 +603,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_replica_nodes_count = _unpack_hiii(buffer, position)
                     position += 14
                     topics_partitions_replica_nodes: list[int]
@@ -626,37 +635,36 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse
 def _encode_response_v0(message: MetadataResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     brokers = message.brokers
-    write(_pack_i(len(brokers)))
+    pieces.append(_pack_i(len(brokers)))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
-        write(_pack_ih(brokers_element.node_id, len(text)))
-        write(text)
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_ih(brokers_element.node_id, len(text)))
+        pieces.append(text)
+        pieces.append(_pack_i(brokers_element.port))
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
     topics = message.topics
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         if topics_name is None:
             raise null_refused("MetadataResponseTopic.name", 0)
         text = topics_name.encode()
-        write(_pack_hh(topics_element.error_code, len(text)))
-        write(text)
+        pieces.append(_pack_hh(topics_element.error_code, len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replica_nodes = topics_partitions_element.replica_nodes
-            write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, len(topics_partitions_replica_nodes)))
-            write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
+            pieces.append(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, len(topics_partitions_replica_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            write(_pack_i(len(topics_partitions_isr_nodes)))
-            write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
+            pieces.append(_pack_i(len(topics_partitions_isr_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
@@ -682,7 +690,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -713,7 +722,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -732,7 +742,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_replica_nodes_count = _unpack_hiii(buffer, position)
                     position += 14
                     topics_partitions_replica_nodes: list[int]
@@ -763,44 +774,43 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse
 def _encode_response_v1(message: MetadataResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     brokers = message.brokers
-    write(_pack_i(len(brokers)))
+    pieces.append(_pack_i(len(brokers)))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
-        write(_pack_ih(brokers_element.node_id, len(text)))
-        write(text)
+        pieces.append(_pack_ih(brokers_element.node_id, len(text)))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = brokers_rack.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
     topics = message.topics
-    write(_pack_ii(message.controller_id, len(topics)))
+    pieces.append(_pack_ii(message.controller_id, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         if topics_name is None:
             raise null_refused("MetadataResponseTopic.name", 1)
         text = topics_name.encode()
-        write(_pack_hh(topics_element.error_code, len(text)))
-        write(text)
+        pieces.append(_pack_hh(topics_element.error_code, len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_ti(topics_element.is_internal, len(topics_partitions)))
+        pieces.append(_pack_ti(topics_element.is_internal, len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replica_nodes = topics_partitions_element.replica_nodes
-            write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, len(topics_partitions_replica_nodes)))
-            write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
+            pieces.append(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, len(topics_partitions_replica_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            write(_pack_i(len(topics_partitions_isr_nodes)))
-            write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
+            pieces.append(_pack_i(len(topics_partitions_isr_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
@@ -826,7 +836,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -868,7 +879,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -887,7 +899,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_replica_nodes_count = _unpack_hiii(buffer, position)
                     position += 14
                     topics_partitions_replica_nodes: list[int]
@@ -918,51 +931,50 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse
 def _encode_response_v2(message: MetadataResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     brokers = message.brokers
-    write(_pack_i(len(brokers)))
+    pieces.append(_pack_i(len(brokers)))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
-        write(_pack_ih(brokers_element.node_id, len(text)))
-        write(text)
+        pieces.append(_pack_ih(brokers_element.node_id, len(text)))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = brokers_rack.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
     cluster_id = message.cluster_id
     if cluster_id is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = cluster_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     topics = message.topics
-    write(_pack_ii(message.controller_id, len(topics)))
+    pieces.append(_pack_ii(message.controller_id, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         if topics_name is None:
             raise null_refused("MetadataResponseTopic.name", 2)
         text = topics_name.encode()
-        write(_pack_hh(topics_element.error_code, len(text)))
-        write(text)
+        pieces.append(_pack_hh(topics_element.error_code, len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_ti(topics_element.is_internal, len(topics_partitions)))
+        pieces.append(_pack_ti(topics_element.is_internal, len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replica_nodes = topics_partitions_element.replica_nodes
-            write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, len(topics_partitions_replica_nodes)))
-            write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
+            pieces.append(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, len(topics_partitions_replica_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            write(_pack_i(len(topics_partitions_isr_nodes)))
-            write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
+            pieces.append(_pack_i(len(topics_partitions_isr_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
@@ -988,7 +1000,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -1030,7 +1043,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -1049,7 +1063,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_replica_nodes_count = _unpack_hiii(buffer, position)
                     position += 14
                     topics_partitions_replica_nodes: list[int]
@@ -1080,51 +1095,50 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse
 def _encode_response_v3(message: MetadataResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     brokers = message.brokers
-    write(_pack_ii(message.throttle_time_ms, len(brokers)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(brokers)))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
-        write(_pack_ih(brokers_element.node_id, len(text)))
-        write(text)
+        pieces.append(_pack_ih(brokers_element.node_id, len(text)))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = brokers_rack.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
     cluster_id = message.cluster_id
     if cluster_id is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = cluster_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     topics = message.topics
-    write(_pack_ii(message.controller_id, len(topics)))
+    pieces.append(_pack_ii(message.controller_id, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         if topics_name is None:
             raise null_refused("MetadataResponseTopic.name", 4)
         text = topics_name.encode()
-        write(_pack_hh(topics_element.error_code, len(text)))
-        write(text)
+        pieces.append(_pack_hh(topics_element.error_code, len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_ti(topics_element.is_internal, len(topics_partitions)))
+        pieces.append(_pack_ti(topics_element.is_internal, len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replica_nodes = topics_partitions_element.replica_nodes
-            write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, len(topics_partitions_replica_nodes)))
-            write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
+            pieces.append(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, len(topics_partitions_replica_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            write(_pack_i(len(topics_partitions_isr_nodes)))
-            write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
+            pieces.append(_pack_i(len(topics_partitions_isr_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
@@ -1150,7 +1164,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -1192,7 +1207,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -1211,7 +1227,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_replica_nodes_count = _unpack_hiii(buffer, position)
                     position += 14
                     topics_partitions_replica_nodes: list[int]
@@ -1252,54 +1269,53 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
 def _encode_response_v5(message: MetadataResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     brokers = message.brokers
-    write(_pack_ii(message.throttle_time_ms, len(brokers)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(brokers)))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
-        write(_pack_ih(brokers_element.node_id, len(text)))
-        write(text)
+        pieces.append(_pack_ih(brokers_element.node_id, len(text)))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = brokers_rack.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
     cluster_id = message.cluster_id
     if cluster_id is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = cluster_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     topics = message.topics
-    write(_pack_ii(message.controller_id, len(topics)))
+    pieces.append(_pack_ii(message.controller_id, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         if topics_name is None:
             raise null_refused("MetadataResponseTopic.name", 6)
         text = topics_name.encode()
-        write(_pack_hh(topics_element.error_code, len(text)))
-        write(text)
+        pieces.append(_pack_hh(topics_element.error_code, len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_ti(topics_element.is_internal, len(topics_partitions)))
+        pieces.append(_pack_ti(topics_element.is_internal, len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replica_nodes = topics_partitions_element.replica_nodes
-            write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, len(topics_partitions_replica_nodes)))
-            write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
+            pieces.append(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, len(topics_partitions_replica_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            write(_pack_i(len(topics_partitions_isr_nodes)))
-            write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
+            pieces.append(_pack_i(len(topics_partitions_isr_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            write(_pack_i(len(topics_partitions_offline_replicas)))
-            write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
+            pieces.append(_pack_i(len(topics_partitions_offline_replicas)))
+            pieces.append(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
@@ -1325,7 +1341,8 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -1367,7 +1384,8 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -1386,7 +1404,8 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiii(buffer, position)
                     position += 18
                     topics_partitions_replica_nodes: list[int]
@@ -1427,54 +1446,53 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
 def _encode_response_v7(message: MetadataResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     brokers = message.brokers
-    write(_pack_ii(message.throttle_time_ms, len(brokers)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(brokers)))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
-        write(_pack_ih(brokers_element.node_id, len(text)))
-        write(text)
+        pieces.append(_pack_ih(brokers_element.node_id, len(text)))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = brokers_rack.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
     cluster_id = message.cluster_id
     if cluster_id is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = cluster_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     topics = message.topics
-    write(_pack_ii(message.controller_id, len(topics)))
+    pieces.append(_pack_ii(message.controller_id, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         if topics_name is None:
             raise null_refused("MetadataResponseTopic.name", 7)
         text = topics_name.encode()
-        write(_pack_hh(topics_element.error_code, len(text)))
-        write(text)
+        pieces.append(_pack_hh(topics_element.error_code, len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_ti(topics_element.is_internal, len(topics_partitions)))
+        pieces.append(_pack_ti(topics_element.is_internal, len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replica_nodes = topics_partitions_element.replica_nodes
-            write(_pack_hiiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, len(topics_partitions_replica_nodes)))
-            write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
+            pieces.append(_pack_hiiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, len(topics_partitions_replica_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            write(_pack_i(len(topics_partitions_isr_nodes)))
-            write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
+            pieces.append(_pack_i(len(topics_partitions_isr_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            write(_pack_i(len(topics_partitions_offline_replicas)))
-            write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
+            pieces.append(_pack_i(len(topics_partitions_offline_replicas)))
+            pieces.append(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
@@ -1500,7 +1518,8 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -1542,7 +1561,8 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -1561,7 +1581,8 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiii(buffer, position)
                     position += 18
                     topics_partitions_replica_nodes: list[int]
@@ -1606,64 +1627,63 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
 def _encode_response_v8(message: MetadataResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     brokers = message.brokers
-    write(_pack_ii(message.throttle_time_ms, len(brokers)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(brokers)))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
-        write(_pack_ih(brokers_element.node_id, len(text)))
-        write(text)
+        pieces.append(_pack_ih(brokers_element.node_id, len(text)))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\xff\xff')
+            pieces.append(b'\xff\xff')
         else:
             text = brokers_rack.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
     cluster_id = message.cluster_id
     if cluster_id is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = cluster_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     topics = message.topics
-    write(_pack_ii(message.controller_id, len(topics)))
+    pieces.append(_pack_ii(message.controller_id, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         if topics_name is None:
             raise null_refused("MetadataResponseTopic.name", 8)
         text = topics_name.encode()
-        write(_pack_hh(topics_element.error_code, len(text)))
-        write(text)
+        pieces.append(_pack_hh(topics_element.error_code, len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_ti(topics_element.is_internal, len(topics_partitions)))
+        pieces.append(_pack_ti(topics_element.is_internal, len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replica_nodes = topics_partitions_element.replica_nodes
-            write(_pack_hiiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, len(topics_partitions_replica_nodes)))
-            write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
+            pieces.append(_pack_hiiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, len(topics_partitions_replica_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            write(_pack_i(len(topics_partitions_isr_nodes)))
-            write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
+            pieces.append(_pack_i(len(topics_partitions_isr_nodes)))
+            pieces.append(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            write(_pack_i(len(topics_partitions_offline_replicas)))
-            write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
+            pieces.append(_pack_i(len(topics_partitions_offline_replicas)))
+            pieces.append(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
                 yield
-        write(_pack_i(topics_element.topic_authorized_operations))
+        pieces.append(_pack_i(topics_element.topic_authorized_operations))
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(_pack_i(message.cluster_authorized_operations))
+    pieces.append(_pack_i(message.cluster_authorized_operations))
     output.append(b"".join(pieces))
     return output
 
@@ -1684,7 +1704,8 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_node_id, size = _unpack_iB(buffer, position)
             position += 4
             if size > 127:
@@ -1739,7 +1760,8 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -1764,7 +1786,8 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiiB(buffer, position)
                     position += 15
                     if topics_partitions_replica_nodes_count > 127:
@@ -1826,48 +1849,49 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
 def _encode_response_v9(message: MetadataResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     brokers = message.brokers
     size = len(brokers) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_iB(brokers_element.node_id, size))
+            pieces.append(_pack_iB(brokers_element.node_id, size))
         else:
-            write(_pack_i(brokers_element.node_id) + uvarint(size))
-        write(text)
+            pieces.append(_pack_i(brokers_element.node_id) + uvarint(size))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = brokers_rack.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
     cluster_id = message.cluster_id
     if cluster_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = cluster_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.controller_id, size))
+        pieces.append(_pack_iB(message.controller_id, size))
     else:
-        write(_pack_i(message.controller_id) + uvarint(size))
+        pieces.append(_pack_i(message.controller_id) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         if topics_name is None:
@@ -1875,41 +1899,43 @@ def _encode_response_v9(message: MetadataResponse) -> Generator[None, None, list
         text = topics_name.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_hB(topics_element.error_code, size))
+            pieces.append(_pack_hB(topics_element.error_code, size))
         else:
-            write(_pack_h(topics_element.error_code) + uvarint(size))
-        write(text)
+            pieces.append(_pack_h(topics_element.error_code) + uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_tB(topics_element.is_internal, size))
+            pieces.append(_pack_tB(topics_element.is_internal, size))
         else:
-            write(_pack_t(topics_element.is_internal) + uvarint(size))
+            pieces.append(_pack_t(topics_element.is_internal) + uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replica_nodes = topics_partitions_element.replica_nodes
             size = len(topics_partitions_replica_nodes) + 1
             if size < 128:
-                write(_pack_hiiiB(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, size))
+                pieces.append(_pack_hiiiB(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, size))
             else:
-                write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
-            write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
+                pieces.append(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            write(UVARINT[len(topics_partitions_isr_nodes) + 1])
-            write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
+            size = len(topics_partitions_isr_nodes) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            write(UVARINT[len(topics_partitions_offline_replicas) + 1])
-            write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
-            write(b'\x00')
+            size = len(topics_partitions_offline_replicas) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
+            pieces.append(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
                 yield
-        write(_pack_ix(topics_element.topic_authorized_operations))
+        pieces.append(_pack_ix(topics_element.topic_authorized_operations))
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(_pack_ix(message.cluster_authorized_operations))
+    pieces.append(_pack_ix(message.cluster_authorized_operations))
     output.append(b"".join(pieces))
     return output
 
@@ -1930,7 +1956,8 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_node_id, size = _unpack_iB(buffer, position)
             position += 4
             if size > 127:
@@ -1985,7 +2012,8 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -2010,7 +2038,8 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiiB(buffer, position)
                     position += 15
                     if topics_partitions_replica_nodes_count > 127:
@@ -2072,48 +2101,49 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
 def _encode_response_v10(message: MetadataResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     brokers = message.brokers
     size = len(brokers) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_iB(brokers_element.node_id, size))
+            pieces.append(_pack_iB(brokers_element.node_id, size))
         else:
-            write(_pack_i(brokers_element.node_id) + uvarint(size))
-        write(text)
+            pieces.append(_pack_i(brokers_element.node_id) + uvarint(size))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = brokers_rack.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
     cluster_id = message.cluster_id
     if cluster_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = cluster_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.controller_id, size))
+        pieces.append(_pack_iB(message.controller_id, size))
     else:
-        write(_pack_i(message.controller_id) + uvarint(size))
+        pieces.append(_pack_i(message.controller_id) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         if topics_name is None:
@@ -2121,41 +2151,43 @@ def _encode_response_v10(message: MetadataResponse) -> Generator[None, None, lis
         text = topics_name.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_hB(topics_element.error_code, size))
+            pieces.append(_pack_hB(topics_element.error_code, size))
         else:
-            write(_pack_h(topics_element.error_code) + uvarint(size))
-        write(text)
+            pieces.append(_pack_h(topics_element.error_code) + uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_16stB(topics_element.topic_id, topics_element.is_internal, size))
+            pieces.append(_pack_16stB(topics_element.topic_id, topics_element.is_internal, size))
         else:
-            write(_pack_16st(topics_element.topic_id, topics_element.is_internal) + uvarint(size))
+            pieces.append(_pack_16st(topics_element.topic_id, topics_element.is_internal) + uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replica_nodes = topics_partitions_element.replica_nodes
             size = len(topics_partitions_replica_nodes) + 1
             if size < 128:
-                write(_pack_hiiiB(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, size))
+                pieces.append(_pack_hiiiB(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, size))
             else:
-                write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
-            write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
+                pieces.append(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            write(UVARINT[len(topics_partitions_isr_nodes) + 1])
-            write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
+            size = len(topics_partitions_isr_nodes) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            write(UVARINT[len(topics_partitions_offline_replicas) + 1])
-            write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
-            write(b'\x00')
+            size = len(topics_partitions_offline_replicas) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
+            pieces.append(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
                 yield
-        write(_pack_ix(topics_element.topic_authorized_operations))
+        pieces.append(_pack_ix(topics_element.topic_authorized_operations))
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(_pack_ix(message.cluster_authorized_operations))
+    pieces.append(_pack_ix(message.cluster_authorized_operations))
     output.append(b"".join(pieces))
     return output
 
@@ -2176,7 +2208,8 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_node_id, size = _unpack_iB(buffer, position)
             position += 4
             if size > 127:
@@ -2231,7 +2264,8 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -2256,7 +2290,8 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiiB(buffer, position)
                     position += 15
                     if topics_partitions_replica_nodes_count > 127:
@@ -2318,48 +2353,49 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
 def _encode_response_v11(message: MetadataResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     brokers = message.brokers
     size = len(brokers) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_iB(brokers_element.node_id, size))
+            pieces.append(_pack_iB(brokers_element.node_id, size))
         else:
-            write(_pack_i(brokers_element.node_id) + uvarint(size))
-        write(text)
+            pieces.append(_pack_i(brokers_element.node_id) + uvarint(size))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = brokers_rack.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
     cluster_id = message.cluster_id
     if cluster_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = cluster_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.controller_id, size))
+        pieces.append(_pack_iB(message.controller_id, size))
     else:
-        write(_pack_i(message.controller_id) + uvarint(size))
+        pieces.append(_pack_i(message.controller_id) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         if topics_name is None:
@@ -2367,41 +2403,43 @@ def _encode_response_v11(message: MetadataResponse) -> Generator[None, None, lis
         text = topics_name.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_hB(topics_element.error_code, size))
+            pieces.append(_pack_hB(topics_element.error_code, size))
         else:
-            write(_pack_h(topics_element.error_code) + uvarint(size))
-        write(text)
+            pieces.append(_pack_h(topics_element.error_code) + uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_16stB(topics_element.topic_id, topics_element.is_internal, size))
+            pieces.append(_pack_16stB(topics_element.topic_id, topics_element.is_internal, size))
         else:
-            write(_pack_16st(topics_element.topic_id, topics_element.is_internal) + uvarint(size))
+            pieces.append(_pack_16st(topics_element.topic_id, topics_element.is_internal) + uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replica_nodes = topics_partitions_element.replica_nodes
             size = len(topics_partitions_replica_nodes) + 1
             if size < 128:
-                write(_pack_hiiiB(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, size))
+                pieces.append(_pack_hiiiB(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, size))
             else:
-                write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
-            write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
+                pieces.append(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            write(UVARINT[len(topics_partitions_isr_nodes) + 1])
-            write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
+            size = len(topics_partitions_isr_nodes) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            write(UVARINT[len(topics_partitions_offline_replicas) + 1])
-            write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
-            write(b'\x00')
+            size = len(topics_partitions_offline_replicas) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
+            pieces.append(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
                 yield
-        write(_pack_ix(topics_element.topic_authorized_operations))
+        pieces.append(_pack_ix(topics_element.topic_authorized_operations))
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(b'\x00')
+    pieces.append(b'\x00')
     output.append(b"".join(pieces))
     return output
 
@@ -2422,7 +2460,8 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_node_id, size = _unpack_iB(buffer, position)
             position += 4
             if size > 127:
@@ -2477,7 +2516,8 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -2504,7 +2544,8 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiiB(buffer, position)
                     position += 15
                     if topics_partitions_replica_nodes_count > 127:
@@ -2566,88 +2607,92 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
 def _encode_response_v12(message: MetadataResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     brokers = message.brokers
     size = len(brokers) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_iB(brokers_element.node_id, size))
+            pieces.append(_pack_iB(brokers_element.node_id, size))
         else:
-            write(_pack_i(brokers_element.node_id) + uvarint(size))
-        write(text)
+            pieces.append(_pack_i(brokers_element.node_id) + uvarint(size))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = brokers_rack.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
     cluster_id = message.cluster_id
     if cluster_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = cluster_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.controller_id, size))
+        pieces.append(_pack_iB(message.controller_id, size))
     else:
-        write(_pack_i(message.controller_id) + uvarint(size))
+        pieces.append(_pack_i(message.controller_id) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
-        write(_pack_h(topics_element.error_code))
+        pieces.append(_pack_h(topics_element.error_code))
         if topics_name is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_16stB(topics_element.topic_id, topics_element.is_internal, size))
+            pieces.append(_pack_16stB(topics_element.topic_id, topics_element.is_internal, size))
         else:
-            write(_pack_16st(topics_element.topic_id, topics_element.is_internal) + uvarint(size))
+            pieces.append(_pack_16st(topics_element.topic_id, topics_element.is_internal) + uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replica_nodes = topics_partitions_element.replica_nodes
             size = len(topics_partitions_replica_nodes) + 1
             if size < 128:
-                write(_pack_hiiiB(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, size))
+                pieces.append(_pack_hiiiB(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, size))
             else:
-                write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
-            write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
+                pieces.append(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            write(UVARINT[len(topics_partitions_isr_nodes) + 1])
-            write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
+            size = len(topics_partitions_isr_nodes) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            write(UVARINT[len(topics_partitions_offline_replicas) + 1])
-            write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
-            write(b'\x00')
+            size = len(topics_partitions_offline_replicas) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
+            pieces.append(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
                 yield
-        write(_pack_ix(topics_element.topic_authorized_operations))
+        pieces.append(_pack_ix(topics_element.topic_authorized_operations))
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(b'\x00')
+    pieces.append(b'\x00')
     output.append(b"".join(pieces))
     return output
 
@@ -2668,7 +2713,8 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[MetadataRespons
     else:
         room -= brokers_count
         brokers = []
-        for _ in range(brokers_count):
+        while brokers_count:
+            brokers_count -= 1
             brokers_node_id, size = _unpack_iB(buffer, position)
             position += 4
             if size > 127:
@@ -2723,7 +2769,8 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[MetadataRespons
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_error_code, size = _unpack_hB(buffer, position)
             position += 2
             if size > 127:
@@ -2750,7 +2797,8 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[MetadataRespons
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiiB(buffer, position)
                     position += 15
                     if topics_partitions_replica_nodes_count > 127:
@@ -2812,88 +2860,92 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[MetadataRespons
 def _encode_response_v13(message: MetadataResponse) -> Generator[None, None, list[Buffer]]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     brokers = message.brokers
     size = len(brokers) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for brokers_element in brokers:
         brokers_host = brokers_element.host
         text = brokers_host.encode()
         size = len(text) + 1
         if size < 128:
-            write(_pack_iB(brokers_element.node_id, size))
+            pieces.append(_pack_iB(brokers_element.node_id, size))
         else:
-            write(_pack_i(brokers_element.node_id) + uvarint(size))
-        write(text)
+            pieces.append(_pack_i(brokers_element.node_id) + uvarint(size))
+        pieces.append(text)
         brokers_rack = brokers_element.rack
-        write(_pack_i(brokers_element.port))
+        pieces.append(_pack_i(brokers_element.port))
         if brokers_rack is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
             text = brokers_rack.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
-        write(b'\x00')
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
+            pieces.append(b'\x00')
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
     cluster_id = message.cluster_id
     if cluster_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = cluster_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.controller_id, size))
+        pieces.append(_pack_iB(message.controller_id, size))
     else:
-        write(_pack_i(message.controller_id) + uvarint(size))
+        pieces.append(_pack_i(message.controller_id) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
-        write(_pack_h(topics_element.error_code))
+        pieces.append(_pack_h(topics_element.error_code))
         if topics_name is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_16stB(topics_element.topic_id, topics_element.is_internal, size))
+            pieces.append(_pack_16stB(topics_element.topic_id, topics_element.is_internal, size))
         else:
-            write(_pack_16st(topics_element.topic_id, topics_element.is_internal) + uvarint(size))
+            pieces.append(_pack_16st(topics_element.topic_id, topics_element.is_internal) + uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_replica_nodes = topics_partitions_element.replica_nodes
             size = len(topics_partitions_replica_nodes) + 1
             if size < 128:
-                write(_pack_hiiiB(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, size))
+                pieces.append(_pack_hiiiB(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch, size))
             else:
-                write(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
-            write(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
+                pieces.append(_pack_hiii(topics_partitions_element.error_code, topics_partitions_element.partition_index, topics_partitions_element.leader_id, topics_partitions_element.leader_epoch) + uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_replica_nodes)}i", *topics_partitions_replica_nodes))
             topics_partitions_isr_nodes = topics_partitions_element.isr_nodes
-            write(UVARINT[len(topics_partitions_isr_nodes) + 1])
-            write(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
+            size = len(topics_partitions_isr_nodes) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_isr_nodes)}i", *topics_partitions_isr_nodes))
             topics_partitions_offline_replicas = topics_partitions_element.offline_replicas
-            write(UVARINT[len(topics_partitions_offline_replicas) + 1])
-            write(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
-            write(b'\x00')
+            size = len(topics_partitions_offline_replicas) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partitions_offline_replicas)}i", *topics_partitions_offline_replicas))
+            pieces.append(b'\x00')
             if len(pieces) > PIECES_AT_ONCE:
                 output.append(b"".join(pieces))
                 pieces.clear()
                 yield
-        write(_pack_ix(topics_element.topic_authorized_operations))
+        pieces.append(_pack_ix(topics_element.topic_authorized_operations))
         if len(pieces) > PIECES_AT_ONCE:
             output.append(b"".join(pieces))
             pieces.clear()
             yield
-    write(_pack_hx(message.error_code))
+    pieces.append(_pack_hx(message.error_code))
     output.append(b"".join(pieces))
     return output
 

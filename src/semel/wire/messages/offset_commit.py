@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 8
 
@@ -86,7 +86,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -105,7 +106,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
                     position += 14
                     topics_partitions_committed_metadata: str | None
@@ -126,33 +128,32 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
 
 def _encode_request_v2(message: OffsetCommitRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_ih(message.generation_id_or_member_epoch, len(text)))
-    write(text)
+    pieces.append(_pack_ih(message.generation_id_or_member_epoch, len(text)))
+    pieces.append(text)
     topics = message.topics
-    write(_pack_qi(message.retention_time_ms, len(topics)))
+    pieces.append(_pack_qi(message.retention_time_ms, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_committed_metadata = topics_partitions_element.committed_metadata
-            write(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.committed_offset))
+            pieces.append(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.committed_offset))
             if topics_partitions_committed_metadata is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -185,7 +186,8 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -204,7 +206,8 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
                     position += 14
                     topics_partitions_committed_metadata: str | None
@@ -225,33 +228,32 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
 
 def _encode_request_v5(message: OffsetCommitRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_ih(message.generation_id_or_member_epoch, len(text)))
-    write(text)
+    pieces.append(_pack_ih(message.generation_id_or_member_epoch, len(text)))
+    pieces.append(text)
     topics = message.topics
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_committed_metadata = topics_partitions_element.committed_metadata
-            write(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.committed_offset))
+            pieces.append(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.committed_offset))
             if topics_partitions_committed_metadata is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -284,7 +286,8 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -303,7 +306,8 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqih(buffer, position)
                     position += 18
                     topics_partitions_committed_metadata: str | None
@@ -324,33 +328,32 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
 
 def _encode_request_v6(message: OffsetCommitRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_ih(message.generation_id_or_member_epoch, len(text)))
-    write(text)
+    pieces.append(_pack_ih(message.generation_id_or_member_epoch, len(text)))
+    pieces.append(text)
     topics = message.topics
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_committed_metadata = topics_partitions_element.committed_metadata
-            write(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
+            pieces.append(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
             if topics_partitions_committed_metadata is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -394,7 +397,8 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -413,7 +417,8 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqih(buffer, position)
                     position += 18
                     topics_partitions_committed_metadata: str | None
@@ -434,40 +439,39 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
 
 def _encode_request_v7(message: OffsetCommitRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_ih(message.generation_id_or_member_epoch, len(text)))
-    write(text)
+    pieces.append(_pack_ih(message.generation_id_or_member_epoch, len(text)))
+    pieces.append(text)
     group_instance_id = message.group_instance_id
     if group_instance_id is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = group_instance_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     topics = message.topics
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_committed_metadata = topics_partitions_element.committed_metadata
-            write(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
+            pieces.append(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
             if topics_partitions_committed_metadata is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -520,7 +524,8 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -544,7 +549,8 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
                     position += 16
                     if size > 127:
@@ -579,47 +585,52 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
 
 def _encode_request_v8(message: OffsetCommitRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_iB(message.generation_id_or_member_epoch, size))
+        pieces.append(_pack_iB(message.generation_id_or_member_epoch, size))
     else:
-        write(_pack_i(message.generation_id_or_member_epoch) + uvarint(size))
-    write(text)
+        pieces.append(_pack_i(message.generation_id_or_member_epoch) + uvarint(size))
+    pieces.append(text)
     group_instance_id = message.group_instance_id
     if group_instance_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = group_instance_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     topics = message.topics
-    write(UVARINT[len(topics) + 1])
+    size = len(topics) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_committed_metadata = topics_partitions_element.committed_metadata
-            write(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
+            pieces.append(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
             if topics_partitions_committed_metadata is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-            write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -672,7 +683,8 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[OffsetCommitRequ
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_topic_id, topics_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if topics_partitions_count > 127:
@@ -686,7 +698,8 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[OffsetCommitRequ
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
                     position += 16
                     if size > 127:
@@ -721,47 +734,50 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[OffsetCommitRequ
 
 def _encode_request_v10(message: OffsetCommitRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_iB(message.generation_id_or_member_epoch, size))
+        pieces.append(_pack_iB(message.generation_id_or_member_epoch, size))
     else:
-        write(_pack_i(message.generation_id_or_member_epoch) + uvarint(size))
-    write(text)
+        pieces.append(_pack_i(message.generation_id_or_member_epoch) + uvarint(size))
+    pieces.append(text)
     group_instance_id = message.group_instance_id
     if group_instance_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = group_instance_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     topics = message.topics
-    write(UVARINT[len(topics) + 1])
+    size = len(topics) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topics_element in topics:
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_16sB(topics_element.topic_id, size))
+            pieces.append(_pack_16sB(topics_element.topic_id, size))
         else:
-            write(_pack_16s(topics_element.topic_id) + uvarint(size))
+            pieces.append(_pack_16s(topics_element.topic_id) + uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_committed_metadata = topics_partitions_element.committed_metadata
-            write(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
+            pieces.append(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
             if topics_partitions_committed_metadata is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-            write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -837,7 +853,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -856,7 +873,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code = _unpack_ih(buffer, position)
                     position += 6
                     topics_partitions.append(OffsetCommitResponsePartition(topics_partitions_partition_index, topics_partitions_error_code))
@@ -868,18 +886,17 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
 
 def _encode_response_v2(message: OffsetCommitResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
+            pieces.append(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
     return [b"".join(pieces)]
 
 
@@ -896,7 +913,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -915,7 +933,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code = _unpack_ih(buffer, position)
                     position += 6
                     topics_partitions.append(OffsetCommitResponsePartition(topics_partitions_partition_index, topics_partitions_error_code))
@@ -927,18 +946,17 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
 
 def _encode_response_v3(message: OffsetCommitResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_ii(message.throttle_time_ms, len(topics)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
+            pieces.append(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
     return [b"".join(pieces)]
 
 
@@ -958,7 +976,8 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -982,7 +1001,8 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_tag_count = _unpack_ihB(buffer, position)
                     position += 7
                     if topics_partitions_tag_count:
@@ -1004,24 +1024,25 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
 
 def _encode_response_v8(message: OffsetCommitResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_ihx(topics_partitions_element.partition_index, topics_partitions_element.error_code))
-        write(b'\x00')
-    write(b'\x00')
+            pieces.append(_pack_ihx(topics_partitions_element.partition_index, topics_partitions_element.error_code))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -1041,7 +1062,8 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[OffsetCommitRes
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_topic_id, topics_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if topics_partitions_count > 127:
@@ -1055,7 +1077,8 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[OffsetCommitRes
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_tag_count = _unpack_ihB(buffer, position)
                     position += 7
                     if topics_partitions_tag_count:
@@ -1077,24 +1100,23 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[OffsetCommitRes
 
 def _encode_response_v10(message: OffsetCommitResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for topics_element in topics:
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_16sB(topics_element.topic_id, size))
+            pieces.append(_pack_16sB(topics_element.topic_id, size))
         else:
-            write(_pack_16s(topics_element.topic_id) + uvarint(size))
+            pieces.append(_pack_16s(topics_element.topic_id) + uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_ihx(topics_partitions_element.partition_index, topics_partitions_element.error_code))
-        write(b'\x00')
-    write(b'\x00')
+            pieces.append(_pack_ihx(topics_partitions_element.partition_index, topics_partitions_element.error_code))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -56,7 +56,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteReque
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -75,7 +76,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteReque
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, = _unpack_i(buffer, position)
                     position += 4
                     topics_partitions.append(OffsetDeleteRequestPartition(topics_partitions_partition_index))
@@ -87,22 +89,21 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteReque
 
 def _encode_request_v0(message: OffsetDeleteRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     topics = message.topics
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_i(topics_partitions_element.partition_index))
+            pieces.append(_pack_i(topics_partitions_element.partition_index))
     return [b"".join(pieces)]
 
 
@@ -162,7 +163,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteResp
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -181,7 +183,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteResp
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code = _unpack_ih(buffer, position)
                     position += 6
                     topics_partitions.append(OffsetDeleteResponsePartition(topics_partitions_partition_index, topics_partitions_error_code))
@@ -193,18 +196,17 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteResp
 
 def _encode_response_v0(message: OffsetDeleteResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_hii(message.error_code, message.throttle_time_ms, len(topics)))
+    pieces.append(_pack_hii(message.error_code, message.throttle_time_ms, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
+            pieces.append(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 9
 
@@ -79,7 +79,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -106,23 +107,22 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
 
 def _encode_request_v1(message: OffsetFetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     topics = message.topics
     if topics is None:
         raise null_refused("OffsetFetchRequest.topics", 1)
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partition_indexes = topics_element.partition_indexes
-        write(_pack_i(len(topics_partition_indexes)))
-        write(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
+        pieces.append(_pack_i(len(topics_partition_indexes)))
+        pieces.append(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
     return [b"".join(pieces)]
 
 
@@ -149,7 +149,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -176,24 +177,23 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
 
 def _encode_request_v2(message: OffsetFetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     topics = message.topics
     if topics is None:
-        write(b'\xff\xff\xff\xff')
+        pieces.append(b'\xff\xff\xff\xff')
     else:
-        write(_pack_i(len(topics)))
+        pieces.append(_pack_i(len(topics)))
         for topics_element in topics:
             topics_name = topics_element.name
             text = topics_name.encode()
-            write(_pack_h(len(text)))
-            write(text)
+            pieces.append(_pack_h(len(text)))
+            pieces.append(text)
             topics_partition_indexes = topics_element.partition_indexes
-            write(_pack_i(len(topics_partition_indexes)))
-            write(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
+            pieces.append(_pack_i(len(topics_partition_indexes)))
+            pieces.append(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
     return [b"".join(pieces)]
 
 
@@ -223,7 +223,8 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -263,26 +264,29 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
 
 def _encode_request_v6(message: OffsetFetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     topics = message.topics
     if topics is None:
-        write(b'\x00')
+        pieces.append(b'\x00\x00')
     else:
-        write(UVARINT[len(topics) + 1])
+        size = len(topics) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_element in topics:
             topics_name = topics_element.name
             text = topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             topics_partition_indexes = topics_element.partition_indexes
-            write(UVARINT[len(topics_partition_indexes) + 1])
-            write(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
-            write(b'\x00')
-    write(b'\x00')
+            size = len(topics_partition_indexes) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
+            pieces.append(b'\x00')
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -312,7 +316,8 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -352,26 +357,29 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
 
 def _encode_request_v7(message: OffsetFetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     topics = message.topics
     if topics is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
-        write(UVARINT[len(topics) + 1])
+        size = len(topics) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_element in topics:
             topics_name = topics_element.name
             text = topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             topics_partition_indexes = topics_element.partition_indexes
-            write(UVARINT[len(topics_partition_indexes) + 1])
-            write(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
-            write(b'\x00')
-    write(_pack_tx(message.require_stable))
+            size = len(topics_partition_indexes) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(topics_partition_indexes)}i", *topics_partition_indexes))
+            pieces.append(b'\x00')
+    pieces.append(_pack_tx(message.require_stable))
     return [b"".join(pieces)]
 
 
@@ -391,7 +399,8 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -415,7 +424,8 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
             else:
                 room -= groups_topics_count
                 groups_topics = []
-                for _ in range(groups_topics_count):
+                while groups_topics_count:
+                    groups_topics_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -460,30 +470,34 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
 
 def _encode_request_v8(message: OffsetFetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
-    write(UVARINT[len(groups) + 1])
+    size = len(groups) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_topics = groups_element.topics
         if groups_topics is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
-            write(UVARINT[len(groups_topics) + 1])
+            size = len(groups_topics) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for groups_topics_element in groups_topics:
                 groups_topics_name = groups_topics_element.name
                 text = groups_topics_name.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
                 groups_topics_partition_indexes = groups_topics_element.partition_indexes
-                write(UVARINT[len(groups_topics_partition_indexes) + 1])
-                write(pack(f">{len(groups_topics_partition_indexes)}i", *groups_topics_partition_indexes))
-                write(b'\x00')
-        write(b'\x00')
-    write(_pack_tx(message.require_stable))
+                size = len(groups_topics_partition_indexes) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(pack(f">{len(groups_topics_partition_indexes)}i", *groups_topics_partition_indexes))
+                pieces.append(b'\x00')
+            pieces.append(b'\x00')
+    pieces.append(_pack_tx(message.require_stable))
     return [b"".join(pieces)]
 
 
@@ -503,7 +517,8 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -539,7 +554,8 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
             else:
                 room -= groups_topics_count
                 groups_topics = []
-                for _ in range(groups_topics_count):
+                while groups_topics_count:
+                    groups_topics_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -584,38 +600,43 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
 
 def _encode_request_v9(message: OffsetFetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
-    write(UVARINT[len(groups) + 1])
+    size = len(groups) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_member_id = groups_element.member_id
         if groups_member_id is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = groups_member_id.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         groups_topics = groups_element.topics
-        write(_pack_i(groups_element.member_epoch))
+        pieces.append(_pack_i(groups_element.member_epoch))
         if groups_topics is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
-            write(UVARINT[len(groups_topics) + 1])
+            size = len(groups_topics) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for groups_topics_element in groups_topics:
                 groups_topics_name = groups_topics_element.name
                 text = groups_topics_name.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
                 groups_topics_partition_indexes = groups_topics_element.partition_indexes
-                write(UVARINT[len(groups_topics_partition_indexes) + 1])
-                write(pack(f">{len(groups_topics_partition_indexes)}i", *groups_topics_partition_indexes))
-                write(b'\x00')
-        write(b'\x00')
-    write(_pack_tx(message.require_stable))
+                size = len(groups_topics_partition_indexes) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(pack(f">{len(groups_topics_partition_indexes)}i", *groups_topics_partition_indexes))
+                pieces.append(b'\x00')
+            pieces.append(b'\x00')
+    pieces.append(_pack_tx(message.require_stable))
     return [b"".join(pieces)]
 
 
@@ -635,7 +656,8 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[OffsetFetchReque
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -671,7 +693,8 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[OffsetFetchReque
             else:
                 room -= groups_topics_count
                 groups_topics = []
-                for _ in range(groups_topics_count):
+                while groups_topics_count:
+                    groups_topics_count -= 1
                     groups_topics_topic_id, groups_topics_partition_indexes_count = _unpack_16sB(buffer, position)
                     position += 17
                     if groups_topics_partition_indexes_count > 127:
@@ -706,38 +729,41 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[OffsetFetchReque
 
 def _encode_request_v10(message: OffsetFetchRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
-    write(UVARINT[len(groups) + 1])
+    size = len(groups) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_member_id = groups_element.member_id
         if groups_member_id is None:
-            write(b'\x00')
+            pieces.append(b'\x00')
         else:
             text = groups_member_id.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
         groups_topics = groups_element.topics
-        write(_pack_i(groups_element.member_epoch))
+        pieces.append(_pack_i(groups_element.member_epoch))
         if groups_topics is None:
-            write(b'\x00')
+            pieces.append(b'\x00\x00')
         else:
-            write(UVARINT[len(groups_topics) + 1])
+            size = len(groups_topics) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for groups_topics_element in groups_topics:
                 groups_topics_partition_indexes = groups_topics_element.partition_indexes
                 size = len(groups_topics_partition_indexes) + 1
                 if size < 128:
-                    write(_pack_16sB(groups_topics_element.topic_id, size))
+                    pieces.append(_pack_16sB(groups_topics_element.topic_id, size))
                 else:
-                    write(_pack_16s(groups_topics_element.topic_id) + uvarint(size))
-                write(pack(f">{len(groups_topics_partition_indexes)}i", *groups_topics_partition_indexes))
-                write(b'\x00')
-        write(b'\x00')
-    write(_pack_tx(message.require_stable))
+                    pieces.append(_pack_16s(groups_topics_element.topic_id) + uvarint(size))
+                pieces.append(pack(f">{len(groups_topics_partition_indexes)}i", *groups_topics_partition_indexes))
+                pieces.append(b'\x00')
+            pieces.append(b'\x00')
+    pieces.append(_pack_tx(message.require_stable))
     return [b"".join(pieces)]
 
 
@@ -839,7 +865,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -858,7 +885,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
                     position += 14
                     topics_partitions_metadata: str | None
@@ -881,26 +909,25 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
 
 def _encode_response_v1(message: OffsetFetchResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_metadata = topics_partitions_element.metadata
-            write(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.committed_offset))
+            pieces.append(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.committed_offset))
             if topics_partitions_metadata is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = topics_partitions_metadata.encode()
-                write(_pack_h(len(text)))
-                write(text)
-            write(_pack_h(topics_partitions_element.error_code))
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
+            pieces.append(_pack_h(topics_partitions_element.error_code))
     return [b"".join(pieces)]
 
 
@@ -917,7 +944,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -936,7 +964,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
                     position += 14
                     topics_partitions_metadata: str | None
@@ -961,27 +990,26 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
 
 def _encode_response_v2(message: OffsetFetchResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_metadata = topics_partitions_element.metadata
-            write(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.committed_offset))
+            pieces.append(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.committed_offset))
             if topics_partitions_metadata is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = topics_partitions_metadata.encode()
-                write(_pack_h(len(text)))
-                write(text)
-            write(_pack_h(topics_partitions_element.error_code))
-    write(_pack_h(message.error_code))
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
+            pieces.append(_pack_h(topics_partitions_element.error_code))
+    pieces.append(_pack_h(message.error_code))
     return [b"".join(pieces)]
 
 
@@ -998,7 +1026,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -1017,7 +1046,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
                     position += 14
                     topics_partitions_metadata: str | None
@@ -1042,27 +1072,26 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
 
 def _encode_response_v3(message: OffsetFetchResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_ii(message.throttle_time_ms, len(topics)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_metadata = topics_partitions_element.metadata
-            write(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.committed_offset))
+            pieces.append(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.committed_offset))
             if topics_partitions_metadata is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = topics_partitions_metadata.encode()
-                write(_pack_h(len(text)))
-                write(text)
-            write(_pack_h(topics_partitions_element.error_code))
-    write(_pack_h(message.error_code))
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
+            pieces.append(_pack_h(topics_partitions_element.error_code))
+    pieces.append(_pack_h(message.error_code))
     return [b"".join(pieces)]
 
 
@@ -1079,7 +1108,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -1098,7 +1128,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqih(buffer, position)
                     position += 18
                     topics_partitions_metadata: str | None
@@ -1123,27 +1154,26 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
 
 def _encode_response_v5(message: OffsetFetchResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_ii(message.throttle_time_ms, len(topics)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_metadata = topics_partitions_element.metadata
-            write(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
+            pieces.append(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
             if topics_partitions_metadata is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = topics_partitions_metadata.encode()
-                write(_pack_h(len(text)))
-                write(text)
-            write(_pack_h(topics_partitions_element.error_code))
-    write(_pack_h(message.error_code))
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
+            pieces.append(_pack_h(topics_partitions_element.error_code))
+    pieces.append(_pack_h(message.error_code))
     return [b"".join(pieces)]
 
 
@@ -1163,7 +1193,8 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -1187,7 +1218,8 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
                     position += 16
                     if size > 127:
@@ -1222,32 +1254,34 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
 
 def _encode_response_v6(message: OffsetFetchResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_metadata = topics_partitions_element.metadata
-            write(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
+            pieces.append(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
             if topics_partitions_metadata is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
                 text = topics_partitions_metadata.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-            write(_pack_hx(topics_partitions_element.error_code))
-        write(b'\x00')
-    write(_pack_hx(message.error_code))
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+            pieces.append(_pack_hx(topics_partitions_element.error_code))
+        pieces.append(b'\x00')
+    pieces.append(_pack_hx(message.error_code))
     return [b"".join(pieces)]
 
 
@@ -1267,7 +1301,8 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -1291,7 +1326,8 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             else:
                 room -= groups_topics_count
                 groups_topics = []
-                for _ in range(groups_topics_count):
+                while groups_topics_count:
+                    groups_topics_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -1315,7 +1351,8 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
                     else:
                         room -= groups_topics_partitions_count
                         groups_topics_partitions = []
-                        for _ in range(groups_topics_partitions_count):
+                        while groups_topics_partitions_count:
+                            groups_topics_partitions_count -= 1
                             groups_topics_partitions_partition_index, groups_topics_partitions_committed_offset, groups_topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
                             position += 16
                             if size > 127:
@@ -1355,40 +1392,44 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
 
 def _encode_response_v8(message: OffsetFetchResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
     size = len(groups) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_topics = groups_element.topics
-        write(UVARINT[len(groups_topics) + 1])
+        size = len(groups_topics) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for groups_topics_element in groups_topics:
             groups_topics_name = groups_topics_element.name
             text = groups_topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             groups_topics_partitions = groups_topics_element.partitions
-            write(UVARINT[len(groups_topics_partitions) + 1])
+            size = len(groups_topics_partitions) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for groups_topics_partitions_element in groups_topics_partitions:
                 groups_topics_partitions_metadata = groups_topics_partitions_element.metadata
-                write(_pack_iqi(groups_topics_partitions_element.partition_index, groups_topics_partitions_element.committed_offset, groups_topics_partitions_element.committed_leader_epoch))
+                pieces.append(_pack_iqi(groups_topics_partitions_element.partition_index, groups_topics_partitions_element.committed_offset, groups_topics_partitions_element.committed_leader_epoch))
                 if groups_topics_partitions_metadata is None:
-                    write(b'\x00')
+                    pieces.append(b'\x00')
                 else:
                     text = groups_topics_partitions_metadata.encode()
-                    write(UVARINT[len(text) + 1])
-                    write(text)
-                write(_pack_hx(groups_topics_partitions_element.error_code))
-            write(b'\x00')
-        write(_pack_hx(groups_element.error_code))
-    write(b'\x00')
+                    size = len(text) + 1
+                    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    pieces.append(text)
+                pieces.append(_pack_hx(groups_topics_partitions_element.error_code))
+            pieces.append(b'\x00')
+        pieces.append(_pack_hx(groups_element.error_code))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -1408,7 +1449,8 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[OffsetFetchResp
     else:
         room -= groups_count
         groups = []
-        for _ in range(groups_count):
+        while groups_count:
+            groups_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -1432,7 +1474,8 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[OffsetFetchResp
             else:
                 room -= groups_topics_count
                 groups_topics = []
-                for _ in range(groups_topics_count):
+                while groups_topics_count:
+                    groups_topics_count -= 1
                     groups_topics_topic_id, groups_topics_partitions_count = _unpack_16sB(buffer, position)
                     position += 17
                     if groups_topics_partitions_count > 127:
@@ -1446,7 +1489,8 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[OffsetFetchResp
                     else:
                         room -= groups_topics_partitions_count
                         groups_topics_partitions = []
-                        for _ in range(groups_topics_partitions_count):
+                        while groups_topics_partitions_count:
+                            groups_topics_partitions_count -= 1
                             groups_topics_partitions_partition_index, groups_topics_partitions_committed_offset, groups_topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
                             position += 16
                             if size > 127:
@@ -1486,40 +1530,42 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[OffsetFetchResp
 
 def _encode_response_v10(message: OffsetFetchResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     groups = message.groups
     size = len(groups) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for groups_element in groups:
         groups_group_id = groups_element.group_id
         text = groups_group_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         groups_topics = groups_element.topics
-        write(UVARINT[len(groups_topics) + 1])
+        size = len(groups_topics) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for groups_topics_element in groups_topics:
             groups_topics_partitions = groups_topics_element.partitions
             size = len(groups_topics_partitions) + 1
             if size < 128:
-                write(_pack_16sB(groups_topics_element.topic_id, size))
+                pieces.append(_pack_16sB(groups_topics_element.topic_id, size))
             else:
-                write(_pack_16s(groups_topics_element.topic_id) + uvarint(size))
+                pieces.append(_pack_16s(groups_topics_element.topic_id) + uvarint(size))
             for groups_topics_partitions_element in groups_topics_partitions:
                 groups_topics_partitions_metadata = groups_topics_partitions_element.metadata
-                write(_pack_iqi(groups_topics_partitions_element.partition_index, groups_topics_partitions_element.committed_offset, groups_topics_partitions_element.committed_leader_epoch))
+                pieces.append(_pack_iqi(groups_topics_partitions_element.partition_index, groups_topics_partitions_element.committed_offset, groups_topics_partitions_element.committed_leader_epoch))
                 if groups_topics_partitions_metadata is None:
-                    write(b'\x00')
+                    pieces.append(b'\x00')
                 else:
                     text = groups_topics_partitions_metadata.encode()
-                    write(UVARINT[len(text) + 1])
-                    write(text)
-                write(_pack_hx(groups_topics_partitions_element.error_code))
-            write(b'\x00')
-        write(_pack_hx(groups_element.error_code))
-    write(b'\x00')
+                    size = len(text) + 1
+                    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    pieces.append(text)
+                pieces.append(_pack_hx(groups_topics_partitions_element.error_code))
+            pieces.append(b'\x00')
+        pieces.append(_pack_hx(groups_element.error_code))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

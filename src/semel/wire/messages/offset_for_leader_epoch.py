@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 23
 
@@ -58,7 +58,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -77,7 +78,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch = _unpack_iii(buffer, position)
                     position += 12
                     topics_partitions.append(OffsetForLeaderPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch))
@@ -89,18 +91,17 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
 
 def _encode_request_v2(message: OffsetForLeaderEpochRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_i(len(topics)))
+    pieces.append(_pack_i(len(topics)))
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iii(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.leader_epoch))
+            pieces.append(_pack_iii(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.leader_epoch))
     return [b"".join(pieces)]
 
 
@@ -117,7 +118,8 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -136,7 +138,8 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch = _unpack_iii(buffer, position)
                     position += 12
                     topics_partitions.append(OffsetForLeaderPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch))
@@ -148,18 +151,17 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
 
 def _encode_request_v3(message: OffsetForLeaderEpochRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_ii(message.replica_id, len(topics)))
+    pieces.append(_pack_ii(message.replica_id, len(topics)))
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iii(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.leader_epoch))
+            pieces.append(_pack_iii(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.leader_epoch))
     return [b"".join(pieces)]
 
 
@@ -179,7 +181,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -203,7 +206,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch, topics_partitions_tag_count = _unpack_iiiB(buffer, position)
                     position += 13
                     if topics_partitions_tag_count:
@@ -225,24 +229,25 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
 
 def _encode_request_v4(message: OffsetForLeaderEpochRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.replica_id, size))
+        pieces.append(_pack_iB(message.replica_id, size))
     else:
-        write(_pack_i(message.replica_id) + uvarint(size))
+        pieces.append(_pack_i(message.replica_id) + uvarint(size))
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_iiix(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.leader_epoch))
-        write(b'\x00')
-    write(b'\x00')
+            pieces.append(_pack_iiix(topics_partitions_element.partition, topics_partitions_element.current_leader_epoch, topics_partitions_element.leader_epoch))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -307,7 +312,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -326,7 +332,8 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition, topics_partitions_leader_epoch, topics_partitions_end_offset = _unpack_hiiq(buffer, position)
                     position += 18
                     topics_partitions.append(EpochEndOffset(topics_partitions_error_code, topics_partitions_partition, topics_partitions_leader_epoch, topics_partitions_end_offset))
@@ -338,18 +345,17 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
 
 def _encode_response_v2(message: OffsetForLeaderEpochResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_ii(message.throttle_time_ms, len(topics)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(topics)))
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_hiiq(topics_partitions_element.error_code, topics_partitions_element.partition, topics_partitions_element.leader_epoch, topics_partitions_element.end_offset))
+            pieces.append(_pack_hiiq(topics_partitions_element.error_code, topics_partitions_element.partition, topics_partitions_element.leader_epoch, topics_partitions_element.end_offset))
     return [b"".join(pieces)]
 
 
@@ -369,7 +375,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -393,7 +400,8 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_error_code, topics_partitions_partition, topics_partitions_leader_epoch, topics_partitions_end_offset, topics_partitions_tag_count = _unpack_hiiqB(buffer, position)
                     position += 19
                     if topics_partitions_tag_count:
@@ -415,24 +423,25 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
 
 def _encode_response_v4(message: OffsetForLeaderEpochResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for topics_element in topics:
         topics_topic = topics_element.topic
         text = topics_topic.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_hiiqx(topics_partitions_element.error_code, topics_partitions_element.partition, topics_partitions_element.leader_epoch, topics_partitions_element.end_offset))
-        write(b'\x00')
-    write(b'\x00')
+            pieces.append(_pack_hiiqx(topics_partitions_element.error_code, topics_partitions_element.partition, topics_partitions_element.leader_epoch, topics_partitions_element.end_offset))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 0
 
@@ -83,7 +83,8 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
     else:
         room -= topic_data_count
         topic_data = []
-        for _ in range(topic_data_count):
+        while topic_data_count:
+            topic_data_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -102,7 +103,8 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
             else:
                 room -= topic_data_partition_data_count
                 topic_data_partition_data = []
-                for _ in range(topic_data_partition_data_count):
+                while topic_data_partition_data_count:
+                    topic_data_partition_data_count -= 1
                     topic_data_partition_data_index, size = _unpack_ii(buffer, position)
                     position += 8
                     topic_data_partition_data_records: memoryview | None
@@ -124,31 +126,30 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
 def _encode_request_v3(message: ProduceRequest) -> list[Buffer]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     if transactional_id is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = transactional_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     topic_data = message.topic_data
-    write(_pack_hii(message.acks, message.timeout_ms, len(topic_data)))
+    pieces.append(_pack_hii(message.acks, message.timeout_ms, len(topic_data)))
     for topic_data_element in topic_data:
         topic_data_name = topic_data_element.name
         text = topic_data_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topic_data_partition_data = topic_data_element.partition_data
-        write(_pack_i(len(topic_data_partition_data)))
+        pieces.append(_pack_i(len(topic_data_partition_data)))
         for topic_data_partition_data_element in topic_data_partition_data:
             topic_data_partition_data_records = topic_data_partition_data_element.records
-            write(_pack_i(topic_data_partition_data_element.index))
+            pieces.append(_pack_i(topic_data_partition_data_element.index))
             if topic_data_partition_data_records is None:
-                write(b'\xff\xff\xff\xff')
+                pieces.append(b'\xff\xff\xff\xff')
             else:
                 topic_data_partition_data_records_size = records_size(topic_data_partition_data_records)
-                write(_pack_i(topic_data_partition_data_records_size))
+                pieces.append(_pack_i(topic_data_partition_data_records_size))
                 put_records(topic_data_partition_data_records, topic_data_partition_data_records_size, pieces, output)
     if pieces:
         output.append(b"".join(pieces))
@@ -184,7 +185,8 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
     else:
         room -= topic_data_count
         topic_data = []
-        for _ in range(topic_data_count):
+        while topic_data_count:
+            topic_data_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -208,7 +210,8 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
             else:
                 room -= topic_data_partition_data_count
                 topic_data_partition_data = []
-                for _ in range(topic_data_partition_data_count):
+                while topic_data_partition_data_count:
+                    topic_data_partition_data_count -= 1
                     topic_data_partition_data_index, size = _unpack_iB(buffer, position)
                     position += 4
                     if size > 127:
@@ -249,39 +252,42 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
 def _encode_request_v9(message: ProduceRequest) -> list[Buffer]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     if transactional_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = transactional_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     topic_data = message.topic_data
     size = len(topic_data) + 1
     if size < 128:
-        write(_pack_hiB(message.acks, message.timeout_ms, size))
+        pieces.append(_pack_hiB(message.acks, message.timeout_ms, size))
     else:
-        write(_pack_hi(message.acks, message.timeout_ms) + uvarint(size))
+        pieces.append(_pack_hi(message.acks, message.timeout_ms) + uvarint(size))
     for topic_data_element in topic_data:
         topic_data_name = topic_data_element.name
         text = topic_data_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topic_data_partition_data = topic_data_element.partition_data
-        write(UVARINT[len(topic_data_partition_data) + 1])
+        size = len(topic_data_partition_data) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topic_data_partition_data_element in topic_data_partition_data:
             topic_data_partition_data_records = topic_data_partition_data_element.records
-            write(_pack_i(topic_data_partition_data_element.index))
+            pieces.append(_pack_i(topic_data_partition_data_element.index))
             if topic_data_partition_data_records is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 topic_data_partition_data_records_size = records_size(topic_data_partition_data_records)
-                write(UVARINT[topic_data_partition_data_records_size + 1])
+                size = topic_data_partition_data_records_size + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
                 put_records(topic_data_partition_data_records, topic_data_partition_data_records_size, pieces, output)
-            write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     if pieces:
         output.append(b"".join(pieces))
     return output
@@ -316,7 +322,8 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[ProduceRequest, 
     else:
         room -= topic_data_count
         topic_data = []
-        for _ in range(topic_data_count):
+        while topic_data_count:
+            topic_data_count -= 1
             topic_data_topic_id, topic_data_partition_data_count = _unpack_16sB(buffer, position)
             position += 17
             if topic_data_partition_data_count > 127:
@@ -330,7 +337,8 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[ProduceRequest, 
             else:
                 room -= topic_data_partition_data_count
                 topic_data_partition_data = []
-                for _ in range(topic_data_partition_data_count):
+                while topic_data_partition_data_count:
+                    topic_data_partition_data_count -= 1
                     topic_data_partition_data_index, size = _unpack_iB(buffer, position)
                     position += 4
                     if size > 127:
@@ -371,39 +379,40 @@ def _decode_request_v13(buffer: Buffer, position: int) -> tuple[ProduceRequest, 
 def _encode_request_v13(message: ProduceRequest) -> list[Buffer]:
     output: list[Buffer] = []
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     if transactional_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = transactional_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     topic_data = message.topic_data
     size = len(topic_data) + 1
     if size < 128:
-        write(_pack_hiB(message.acks, message.timeout_ms, size))
+        pieces.append(_pack_hiB(message.acks, message.timeout_ms, size))
     else:
-        write(_pack_hi(message.acks, message.timeout_ms) + uvarint(size))
+        pieces.append(_pack_hi(message.acks, message.timeout_ms) + uvarint(size))
     for topic_data_element in topic_data:
         topic_data_partition_data = topic_data_element.partition_data
         size = len(topic_data_partition_data) + 1
         if size < 128:
-            write(_pack_16sB(topic_data_element.topic_id, size))
+            pieces.append(_pack_16sB(topic_data_element.topic_id, size))
         else:
-            write(_pack_16s(topic_data_element.topic_id) + uvarint(size))
+            pieces.append(_pack_16s(topic_data_element.topic_id) + uvarint(size))
         for topic_data_partition_data_element in topic_data_partition_data:
             topic_data_partition_data_records = topic_data_partition_data_element.records
-            write(_pack_i(topic_data_partition_data_element.index))
+            pieces.append(_pack_i(topic_data_partition_data_element.index))
             if topic_data_partition_data_records is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 topic_data_partition_data_records_size = records_size(topic_data_partition_data_records)
-                write(UVARINT[topic_data_partition_data_records_size + 1])
+                size = topic_data_partition_data_records_size + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
                 put_records(topic_data_partition_data_records, topic_data_partition_data_records_size, pieces, output)
-            write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     if pieces:
         output.append(b"".join(pieces))
     return output
@@ -509,7 +518,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ProduceResponse,
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -528,7 +538,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ProduceResponse,
             else:
                 room -= responses_partition_responses_count
                 responses_partition_responses = []
-                for _ in range(responses_partition_responses_count):
+                while responses_partition_responses_count:
+                    responses_partition_responses_count -= 1
                     responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms = _unpack_ihqq(buffer, position)
                     position += 22
                     responses_partition_responses.append(PartitionProduceResponse(responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms))
@@ -542,19 +553,18 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ProduceResponse,
 
 def _encode_response_v3(message: ProduceResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
-    write(_pack_i(len(responses)))
+    pieces.append(_pack_i(len(responses)))
     for responses_element in responses:
         responses_name = responses_element.name
         text = responses_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         responses_partition_responses = responses_element.partition_responses
-        write(_pack_i(len(responses_partition_responses)))
+        pieces.append(_pack_i(len(responses_partition_responses)))
         for responses_partition_responses_element in responses_partition_responses:
-            write(_pack_ihqq(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms))
-    write(_pack_i(message.throttle_time_ms))
+            pieces.append(_pack_ihqq(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms))
+    pieces.append(_pack_i(message.throttle_time_ms))
     return [b"".join(pieces)]
 
 
@@ -571,7 +581,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[ProduceResponse,
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -590,7 +601,8 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[ProduceResponse,
             else:
                 room -= responses_partition_responses_count
                 responses_partition_responses = []
-                for _ in range(responses_partition_responses_count):
+                while responses_partition_responses_count:
+                    responses_partition_responses_count -= 1
                     responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset = _unpack_ihqqq(buffer, position)
                     position += 30
                     responses_partition_responses.append(PartitionProduceResponse(responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset))
@@ -604,19 +616,18 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[ProduceResponse,
 
 def _encode_response_v5(message: ProduceResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
-    write(_pack_i(len(responses)))
+    pieces.append(_pack_i(len(responses)))
     for responses_element in responses:
         responses_name = responses_element.name
         text = responses_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         responses_partition_responses = responses_element.partition_responses
-        write(_pack_i(len(responses_partition_responses)))
+        pieces.append(_pack_i(len(responses_partition_responses)))
         for responses_partition_responses_element in responses_partition_responses:
-            write(_pack_ihqqq(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset))
-    write(_pack_i(message.throttle_time_ms))
+            pieces.append(_pack_ihqqq(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset))
+    pieces.append(_pack_i(message.throttle_time_ms))
     return [b"".join(pieces)]
 
 
@@ -633,7 +644,8 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[ProduceResponse,
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -652,7 +664,8 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[ProduceResponse,
             else:
                 room -= responses_partition_responses_count
                 responses_partition_responses = []
-                for _ in range(responses_partition_responses_count):
+                while responses_partition_responses_count:
+                    responses_partition_responses_count -= 1
                     responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, responses_partition_responses_record_errors_count = _unpack_ihqqqi(buffer, position)
                     position += 34
                     responses_partition_responses_record_errors: list[BatchIndexAndErrorMessage]
@@ -663,7 +676,8 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[ProduceResponse,
                     else:
                         room -= responses_partition_responses_record_errors_count
                         responses_partition_responses_record_errors = []
-                        for _ in range(responses_partition_responses_record_errors_count):
+                        while responses_partition_responses_record_errors_count:
+                            responses_partition_responses_record_errors_count -= 1
                             responses_partition_responses_record_errors_batch_index, size = _unpack_ih(buffer, position)
                             position += 6
                             responses_partition_responses_record_errors_batch_index_error_message: str | None
@@ -698,36 +712,35 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[ProduceResponse,
 
 def _encode_response_v8(message: ProduceResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
-    write(_pack_i(len(responses)))
+    pieces.append(_pack_i(len(responses)))
     for responses_element in responses:
         responses_name = responses_element.name
         text = responses_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         responses_partition_responses = responses_element.partition_responses
-        write(_pack_i(len(responses_partition_responses)))
+        pieces.append(_pack_i(len(responses_partition_responses)))
         for responses_partition_responses_element in responses_partition_responses:
             responses_partition_responses_record_errors = responses_partition_responses_element.record_errors
-            write(_pack_ihqqqi(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset, len(responses_partition_responses_record_errors)))
+            pieces.append(_pack_ihqqqi(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset, len(responses_partition_responses_record_errors)))
             for responses_partition_responses_record_errors_element in responses_partition_responses_record_errors:
                 responses_partition_responses_record_errors_batch_index_error_message = responses_partition_responses_record_errors_element.batch_index_error_message
-                write(_pack_i(responses_partition_responses_record_errors_element.batch_index))
+                pieces.append(_pack_i(responses_partition_responses_record_errors_element.batch_index))
                 if responses_partition_responses_record_errors_batch_index_error_message is None:
-                    write(b'\xff\xff')
+                    pieces.append(b'\xff\xff')
                 else:
                     text = responses_partition_responses_record_errors_batch_index_error_message.encode()
-                    write(_pack_h(len(text)))
-                    write(text)
+                    pieces.append(_pack_h(len(text)))
+                    pieces.append(text)
             responses_partition_responses_error_message = responses_partition_responses_element.error_message
             if responses_partition_responses_error_message is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = responses_partition_responses_error_message.encode()
-                write(_pack_h(len(text)))
-                write(text)
-    write(_pack_i(message.throttle_time_ms))
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
+    pieces.append(_pack_i(message.throttle_time_ms))
     return [b"".join(pieces)]
 
 
@@ -747,7 +760,8 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[ProduceResponse,
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -771,7 +785,8 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[ProduceResponse,
             else:
                 room -= responses_partition_responses_count
                 responses_partition_responses = []
-                for _ in range(responses_partition_responses_count):
+                while responses_partition_responses_count:
+                    responses_partition_responses_count -= 1
                     responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, responses_partition_responses_record_errors_count = _unpack_ihqqqB(buffer, position)
                     position += 31
                     if responses_partition_responses_record_errors_count > 127:
@@ -785,7 +800,8 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[ProduceResponse,
                     else:
                         room -= responses_partition_responses_record_errors_count
                         responses_partition_responses_record_errors = []
-                        for _ in range(responses_partition_responses_record_errors_count):
+                        while responses_partition_responses_record_errors_count:
+                            responses_partition_responses_record_errors_count -= 1
                             responses_partition_responses_record_errors_batch_index, size = _unpack_iB(buffer, position)
                             position += 4
                             if size > 127:
@@ -837,43 +853,47 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[ProduceResponse,
 
 def _encode_response_v9(message: ProduceResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
-    write(UVARINT[len(responses) + 1])
+    size = len(responses) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for responses_element in responses:
         responses_name = responses_element.name
         text = responses_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         responses_partition_responses = responses_element.partition_responses
-        write(UVARINT[len(responses_partition_responses) + 1])
+        size = len(responses_partition_responses) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for responses_partition_responses_element in responses_partition_responses:
             responses_partition_responses_record_errors = responses_partition_responses_element.record_errors
             size = len(responses_partition_responses_record_errors) + 1
             if size < 128:
-                write(_pack_ihqqqB(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset, size))
+                pieces.append(_pack_ihqqqB(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset, size))
             else:
-                write(_pack_ihqqq(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset) + uvarint(size))
+                pieces.append(_pack_ihqqq(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset) + uvarint(size))
             for responses_partition_responses_record_errors_element in responses_partition_responses_record_errors:
                 responses_partition_responses_record_errors_batch_index_error_message = responses_partition_responses_record_errors_element.batch_index_error_message
-                write(_pack_i(responses_partition_responses_record_errors_element.batch_index))
+                pieces.append(_pack_i(responses_partition_responses_record_errors_element.batch_index))
                 if responses_partition_responses_record_errors_batch_index_error_message is None:
-                    write(b'\x00')
+                    pieces.append(b'\x00\x00')
                 else:
                     text = responses_partition_responses_record_errors_batch_index_error_message.encode()
-                    write(UVARINT[len(text) + 1])
-                    write(text)
-                write(b'\x00')
+                    size = len(text) + 1
+                    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    pieces.append(text)
+                    pieces.append(b'\x00')
             responses_partition_responses_error_message = responses_partition_responses_element.error_message
             if responses_partition_responses_error_message is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 text = responses_partition_responses_error_message.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-            write(b'\x00')
-        write(b'\x00')
-    write(_pack_ix(message.throttle_time_ms))
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(_pack_ix(message.throttle_time_ms))
     return [b"".join(pieces)]
 
 
@@ -893,7 +913,8 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -917,7 +938,8 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
             else:
                 room -= responses_partition_responses_count
                 responses_partition_responses = []
-                for _ in range(responses_partition_responses_count):
+                while responses_partition_responses_count:
+                    responses_partition_responses_count -= 1
                     responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, responses_partition_responses_record_errors_count = _unpack_ihqqqB(buffer, position)
                     position += 31
                     if responses_partition_responses_record_errors_count > 127:
@@ -931,7 +953,8 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
                     else:
                         room -= responses_partition_responses_record_errors_count
                         responses_partition_responses_record_errors = []
-                        for _ in range(responses_partition_responses_record_errors_count):
+                        while responses_partition_responses_record_errors_count:
+                            responses_partition_responses_record_errors_count -= 1
                             responses_partition_responses_record_errors_batch_index, size = _unpack_iB(buffer, position)
                             position += 4
                             if size > 127:
@@ -1015,7 +1038,8 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
                 else:
                     room -= node_endpoints_2_count
                     node_endpoints_2 = []
-                    for _ in range(node_endpoints_2_count):
+                    while node_endpoints_2_count:
+                        node_endpoints_2_count -= 1
                         node_endpoints_2_node_id, size = _unpack_iB(buffer, position)
                         position += 4
                         if size > 127:
@@ -1057,40 +1081,44 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
 
 def _encode_response_v10(message: ProduceResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
-    write(UVARINT[len(responses) + 1])
+    size = len(responses) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for responses_element in responses:
         responses_name = responses_element.name
         text = responses_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         responses_partition_responses = responses_element.partition_responses
-        write(UVARINT[len(responses_partition_responses) + 1])
+        size = len(responses_partition_responses) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for responses_partition_responses_element in responses_partition_responses:
             responses_partition_responses_record_errors = responses_partition_responses_element.record_errors
             size = len(responses_partition_responses_record_errors) + 1
             if size < 128:
-                write(_pack_ihqqqB(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset, size))
+                pieces.append(_pack_ihqqqB(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset, size))
             else:
-                write(_pack_ihqqq(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset) + uvarint(size))
+                pieces.append(_pack_ihqqq(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset) + uvarint(size))
             for responses_partition_responses_record_errors_element in responses_partition_responses_record_errors:
                 responses_partition_responses_record_errors_batch_index_error_message = responses_partition_responses_record_errors_element.batch_index_error_message
-                write(_pack_i(responses_partition_responses_record_errors_element.batch_index))
+                pieces.append(_pack_i(responses_partition_responses_record_errors_element.batch_index))
                 if responses_partition_responses_record_errors_batch_index_error_message is None:
-                    write(b'\x00')
+                    pieces.append(b'\x00\x00')
                 else:
                     text = responses_partition_responses_record_errors_batch_index_error_message.encode()
-                    write(UVARINT[len(text) + 1])
-                    write(text)
-                write(b'\x00')
+                    size = len(text) + 1
+                    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    pieces.append(text)
+                    pieces.append(b'\x00')
             responses_partition_responses_error_message = responses_partition_responses_element.error_message
             if responses_partition_responses_error_message is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
                 text = responses_partition_responses_error_message.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
             responses_partition_responses_current_leader = responses_partition_responses_element.current_leader
             if responses_partition_responses_current_leader is not None and responses_partition_responses_current_leader != LeaderIdAndEpoch():
                 responses_partition_responses_tags: list[bytes] = []
@@ -1099,18 +1127,19 @@ def _encode_response_v10(message: ProduceResponse) -> list[Buffer]:
                     responses_partition_responses_current_leader_pieces.append(_pack_iix(responses_partition_responses_current_leader.leader_id, responses_partition_responses_current_leader.leader_epoch))
                     responses_partition_responses_current_leader_joined = b"".join(responses_partition_responses_current_leader_pieces)
                     responses_partition_responses_tags.append(b'\x00' + uvarint(len(responses_partition_responses_current_leader_joined)) + responses_partition_responses_current_leader_joined)
-                write(uvarint(len(responses_partition_responses_tags)))
-                write(b"".join(responses_partition_responses_tags))
+                pieces.append(uvarint(len(responses_partition_responses_tags)))
+                pieces.append(b"".join(responses_partition_responses_tags))
             else:
-                write(b'\x00')
-        write(b'\x00')
-    write(_pack_i(message.throttle_time_ms))
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(_pack_i(message.throttle_time_ms))
     node_endpoints = message.node_endpoints
     if node_endpoints:
         tags: list[bytes] = []
         if node_endpoints:
             node_endpoints_pieces: list[Buffer] = []
-            node_endpoints_pieces.append(UVARINT[len(node_endpoints) + 1])
+            size = len(node_endpoints) + 1
+            node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for node_endpoints_element in node_endpoints:
                 node_endpoints_host = node_endpoints_element.host
                 text = node_endpoints_host.encode()
@@ -1123,18 +1152,19 @@ def _encode_response_v10(message: ProduceResponse) -> list[Buffer]:
                 node_endpoints_rack = node_endpoints_element.rack
                 node_endpoints_pieces.append(_pack_i(node_endpoints_element.port))
                 if node_endpoints_rack is None:
-                    node_endpoints_pieces.append(b'\x00')
+                    node_endpoints_pieces.append(b'\x00\x00')
                 else:
                     text = node_endpoints_rack.encode()
-                    node_endpoints_pieces.append(UVARINT[len(text) + 1])
+                    size = len(text) + 1
+                    node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
                     node_endpoints_pieces.append(text)
-                node_endpoints_pieces.append(b'\x00')
+                    node_endpoints_pieces.append(b'\x00')
             node_endpoints_joined = b"".join(node_endpoints_pieces)
             tags.append(b'\x00' + uvarint(len(node_endpoints_joined)) + node_endpoints_joined)
-        write(uvarint(len(tags)))
-        write(b"".join(tags))
+        pieces.append(uvarint(len(tags)))
+        pieces.append(b"".join(tags))
     else:
-        write(b'\x00')
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -1154,7 +1184,8 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[ProduceResponse
     else:
         room -= responses_count
         responses = []
-        for _ in range(responses_count):
+        while responses_count:
+            responses_count -= 1
             responses_topic_id, responses_partition_responses_count = _unpack_16sB(buffer, position)
             position += 17
             if responses_partition_responses_count > 127:
@@ -1168,7 +1199,8 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[ProduceResponse
             else:
                 room -= responses_partition_responses_count
                 responses_partition_responses = []
-                for _ in range(responses_partition_responses_count):
+                while responses_partition_responses_count:
+                    responses_partition_responses_count -= 1
                     responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, responses_partition_responses_record_errors_count = _unpack_ihqqqB(buffer, position)
                     position += 31
                     if responses_partition_responses_record_errors_count > 127:
@@ -1182,7 +1214,8 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[ProduceResponse
                     else:
                         room -= responses_partition_responses_record_errors_count
                         responses_partition_responses_record_errors = []
-                        for _ in range(responses_partition_responses_record_errors_count):
+                        while responses_partition_responses_record_errors_count:
+                            responses_partition_responses_record_errors_count -= 1
                             responses_partition_responses_record_errors_batch_index, size = _unpack_iB(buffer, position)
                             position += 4
                             if size > 127:
@@ -1266,7 +1299,8 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[ProduceResponse
                 else:
                     room -= node_endpoints_2_count
                     node_endpoints_2 = []
-                    for _ in range(node_endpoints_2_count):
+                    while node_endpoints_2_count:
+                        node_endpoints_2_count -= 1
                         node_endpoints_2_node_id, size = _unpack_iB(buffer, position)
                         position += 4
                         if size > 127:
@@ -1308,40 +1342,42 @@ def _decode_response_v13(buffer: Buffer, position: int) -> tuple[ProduceResponse
 
 def _encode_response_v13(message: ProduceResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     responses = message.responses
-    write(UVARINT[len(responses) + 1])
+    size = len(responses) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for responses_element in responses:
         responses_partition_responses = responses_element.partition_responses
         size = len(responses_partition_responses) + 1
         if size < 128:
-            write(_pack_16sB(responses_element.topic_id, size))
+            pieces.append(_pack_16sB(responses_element.topic_id, size))
         else:
-            write(_pack_16s(responses_element.topic_id) + uvarint(size))
+            pieces.append(_pack_16s(responses_element.topic_id) + uvarint(size))
         for responses_partition_responses_element in responses_partition_responses:
             responses_partition_responses_record_errors = responses_partition_responses_element.record_errors
             size = len(responses_partition_responses_record_errors) + 1
             if size < 128:
-                write(_pack_ihqqqB(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset, size))
+                pieces.append(_pack_ihqqqB(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset, size))
             else:
-                write(_pack_ihqqq(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset) + uvarint(size))
+                pieces.append(_pack_ihqqq(responses_partition_responses_element.index, responses_partition_responses_element.error_code, responses_partition_responses_element.base_offset, responses_partition_responses_element.log_append_time_ms, responses_partition_responses_element.log_start_offset) + uvarint(size))
             for responses_partition_responses_record_errors_element in responses_partition_responses_record_errors:
                 responses_partition_responses_record_errors_batch_index_error_message = responses_partition_responses_record_errors_element.batch_index_error_message
-                write(_pack_i(responses_partition_responses_record_errors_element.batch_index))
+                pieces.append(_pack_i(responses_partition_responses_record_errors_element.batch_index))
                 if responses_partition_responses_record_errors_batch_index_error_message is None:
-                    write(b'\x00')
+                    pieces.append(b'\x00\x00')
                 else:
                     text = responses_partition_responses_record_errors_batch_index_error_message.encode()
-                    write(UVARINT[len(text) + 1])
-                    write(text)
-                write(b'\x00')
+                    size = len(text) + 1
+                    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    pieces.append(text)
+                    pieces.append(b'\x00')
             responses_partition_responses_error_message = responses_partition_responses_element.error_message
             if responses_partition_responses_error_message is None:
-                write(b'\x00')
+                pieces.append(b'\x00')
             else:
                 text = responses_partition_responses_error_message.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
             responses_partition_responses_current_leader = responses_partition_responses_element.current_leader
             if responses_partition_responses_current_leader is not None and responses_partition_responses_current_leader != LeaderIdAndEpoch():
                 responses_partition_responses_tags: list[bytes] = []
@@ -1350,18 +1386,19 @@ def _encode_response_v13(message: ProduceResponse) -> list[Buffer]:
                     responses_partition_responses_current_leader_pieces.append(_pack_iix(responses_partition_responses_current_leader.leader_id, responses_partition_responses_current_leader.leader_epoch))
                     responses_partition_responses_current_leader_joined = b"".join(responses_partition_responses_current_leader_pieces)
                     responses_partition_responses_tags.append(b'\x00' + uvarint(len(responses_partition_responses_current_leader_joined)) + responses_partition_responses_current_leader_joined)
-                write(uvarint(len(responses_partition_responses_tags)))
-                write(b"".join(responses_partition_responses_tags))
+                pieces.append(uvarint(len(responses_partition_responses_tags)))
+                pieces.append(b"".join(responses_partition_responses_tags))
             else:
-                write(b'\x00')
-        write(b'\x00')
-    write(_pack_i(message.throttle_time_ms))
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(_pack_i(message.throttle_time_ms))
     node_endpoints = message.node_endpoints
     if node_endpoints:
         tags: list[bytes] = []
         if node_endpoints:
             node_endpoints_pieces: list[Buffer] = []
-            node_endpoints_pieces.append(UVARINT[len(node_endpoints) + 1])
+            size = len(node_endpoints) + 1
+            node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for node_endpoints_element in node_endpoints:
                 node_endpoints_host = node_endpoints_element.host
                 text = node_endpoints_host.encode()
@@ -1374,18 +1411,19 @@ def _encode_response_v13(message: ProduceResponse) -> list[Buffer]:
                 node_endpoints_rack = node_endpoints_element.rack
                 node_endpoints_pieces.append(_pack_i(node_endpoints_element.port))
                 if node_endpoints_rack is None:
-                    node_endpoints_pieces.append(b'\x00')
+                    node_endpoints_pieces.append(b'\x00\x00')
                 else:
                     text = node_endpoints_rack.encode()
-                    node_endpoints_pieces.append(UVARINT[len(text) + 1])
+                    size = len(text) + 1
+                    node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
                     node_endpoints_pieces.append(text)
-                node_endpoints_pieces.append(b'\x00')
+                    node_endpoints_pieces.append(b'\x00')
             node_endpoints_joined = b"".join(node_endpoints_pieces)
             tags.append(b'\x00' + uvarint(len(node_endpoints_joined)) + node_endpoints_joined)
-        write(uvarint(len(tags)))
-        write(b"".join(tags))
+        pieces.append(uvarint(len(tags)))
+        pieces.append(b"".join(tags))
     else:
-        write(b'\x00')
+        pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 36
 
@@ -48,10 +48,9 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[SaslAuthenticateR
 
 def _encode_request_v0(message: SaslAuthenticateRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     auth_bytes = message.auth_bytes
-    write(_pack_i(len(auth_bytes)))
-    write(auth_bytes)
+    pieces.append(_pack_i(len(auth_bytes)))
+    pieces.append(auth_bytes)
     return [b"".join(pieces)]
 
 
@@ -78,11 +77,11 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[SaslAuthenticateR
 
 def _encode_request_v2(message: SaslAuthenticateRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     auth_bytes = message.auth_bytes
-    write(UVARINT[len(auth_bytes) + 1])
-    write(auth_bytes)
-    write(b'\x00')
+    size = len(auth_bytes) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(auth_bytes)
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -157,18 +156,17 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[SaslAuthenticate
 
 def _encode_response_v0(message: SaslAuthenticateResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_h(message.error_code))
+    pieces.append(_pack_h(message.error_code))
     if error_message is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = error_message.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     auth_bytes = message.auth_bytes
-    write(_pack_i(len(auth_bytes)))
-    write(auth_bytes)
+    pieces.append(_pack_i(len(auth_bytes)))
+    pieces.append(auth_bytes)
     return [b"".join(pieces)]
 
 
@@ -202,19 +200,18 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[SaslAuthenticate
 
 def _encode_response_v1(message: SaslAuthenticateResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_h(message.error_code))
+    pieces.append(_pack_h(message.error_code))
     if error_message is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = error_message.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     auth_bytes = message.auth_bytes
-    write(_pack_i(len(auth_bytes)))
-    write(auth_bytes)
-    write(_pack_q(message.session_lifetime_ms))
+    pieces.append(_pack_i(len(auth_bytes)))
+    pieces.append(auth_bytes)
+    pieces.append(_pack_q(message.session_lifetime_ms))
     return [b"".join(pieces)]
 
 
@@ -254,19 +251,20 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[SaslAuthenticate
 
 def _encode_response_v2(message: SaslAuthenticateResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     error_message = message.error_message
-    write(_pack_h(message.error_code))
+    pieces.append(_pack_h(message.error_code))
     if error_message is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = error_message.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     auth_bytes = message.auth_bytes
-    write(UVARINT[len(auth_bytes) + 1])
-    write(auth_bytes)
-    write(_pack_qx(message.session_lifetime_ms))
+    size = len(auth_bytes) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(auth_bytes)
+    pieces.append(_pack_qx(message.session_lifetime_ms))
     return [b"".join(pieces)]
 
 

@@ -38,11 +38,10 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[SaslHandshakeRequ
 
 def _encode_request_v1(message: SaslHandshakeRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     mechanism = message.mechanism
     text = mechanism.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -91,7 +90,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[SaslHandshakeRes
     else:
         room -= mechanisms_count
         mechanisms = []
-        for _ in range(mechanisms_count):
+        while mechanisms_count:
+            mechanisms_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -108,13 +108,12 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[SaslHandshakeRes
 
 def _encode_response_v1(message: SaslHandshakeResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     mechanisms = message.mechanisms
-    write(_pack_hi(message.error_code, len(mechanisms)))
+    pieces.append(_pack_hi(message.error_code, len(mechanisms)))
     for mechanisms_element in mechanisms:
         text = mechanisms_element.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 14
 
@@ -71,7 +71,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     else:
         room -= assignments_count
         assignments = []
-        for _ in range(assignments_count):
+        while assignments_count:
+            assignments_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -96,25 +97,24 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
 
 def _encode_request_v0(message: SyncGroupRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_ih(message.generation_id, len(text)))
-    write(text)
+    pieces.append(_pack_ih(message.generation_id, len(text)))
+    pieces.append(text)
     assignments = message.assignments
-    write(_pack_i(len(assignments)))
+    pieces.append(_pack_i(len(assignments)))
     for assignments_element in assignments:
         assignments_member_id = assignments_element.member_id
         text = assignments_member_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         assignments_assignment = assignments_element.assignment
-        write(_pack_i(len(assignments_assignment)))
-        write(assignments_assignment)
+        pieces.append(_pack_i(len(assignments_assignment)))
+        pieces.append(assignments_assignment)
     return [b"".join(pieces)]
 
 
@@ -158,7 +158,8 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     else:
         room -= assignments_count
         assignments = []
-        for _ in range(assignments_count):
+        while assignments_count:
+            assignments_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -183,32 +184,31 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
 
 def _encode_request_v3(message: SyncGroupRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
-    write(_pack_ih(message.generation_id, len(text)))
-    write(text)
+    pieces.append(_pack_ih(message.generation_id, len(text)))
+    pieces.append(text)
     group_instance_id = message.group_instance_id
     if group_instance_id is None:
-        write(b'\xff\xff')
+        pieces.append(b'\xff\xff')
     else:
         text = group_instance_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
     assignments = message.assignments
-    write(_pack_i(len(assignments)))
+    pieces.append(_pack_i(len(assignments)))
     for assignments_element in assignments:
         assignments_member_id = assignments_element.member_id
         text = assignments_member_id.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         assignments_assignment = assignments_element.assignment
-        write(_pack_i(len(assignments_assignment)))
-        write(assignments_assignment)
+        pieces.append(_pack_i(len(assignments_assignment)))
+        pieces.append(assignments_assignment)
     return [b"".join(pieces)]
 
 
@@ -261,7 +261,8 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     else:
         room -= assignments_count
         assignments = []
-        for _ in range(assignments_count):
+        while assignments_count:
+            assignments_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -298,38 +299,42 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
 
 def _encode_request_v4(message: SyncGroupRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_iB(message.generation_id, size))
+        pieces.append(_pack_iB(message.generation_id, size))
     else:
-        write(_pack_i(message.generation_id) + uvarint(size))
-    write(text)
+        pieces.append(_pack_i(message.generation_id) + uvarint(size))
+    pieces.append(text)
     group_instance_id = message.group_instance_id
     if group_instance_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = group_instance_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     assignments = message.assignments
-    write(UVARINT[len(assignments) + 1])
+    size = len(assignments) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for assignments_element in assignments:
         assignments_member_id = assignments_element.member_id
         text = assignments_member_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         assignments_assignment = assignments_element.assignment
-        write(UVARINT[len(assignments_assignment) + 1])
-        write(assignments_assignment)
-        write(b'\x00')
-    write(b'\x00')
+        size = len(assignments_assignment) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(assignments_assignment)
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -406,7 +411,8 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     else:
         room -= assignments_count
         assignments = []
-        for _ in range(assignments_count):
+        while assignments_count:
+            assignments_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -443,52 +449,58 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
 
 def _encode_request_v5(message: SyncGroupRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     group_id = message.group_id
     text = group_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_iB(message.generation_id, size))
+        pieces.append(_pack_iB(message.generation_id, size))
     else:
-        write(_pack_i(message.generation_id) + uvarint(size))
-    write(text)
+        pieces.append(_pack_i(message.generation_id) + uvarint(size))
+    pieces.append(text)
     group_instance_id = message.group_instance_id
     if group_instance_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = group_instance_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     protocol_type = message.protocol_type
     if protocol_type is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = protocol_type.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     protocol_name = message.protocol_name
     if protocol_name is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = protocol_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     assignments = message.assignments
-    write(UVARINT[len(assignments) + 1])
+    size = len(assignments) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for assignments_element in assignments:
         assignments_member_id = assignments_element.member_id
         text = assignments_member_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         assignments_assignment = assignments_element.assignment
-        write(UVARINT[len(assignments_assignment) + 1])
-        write(assignments_assignment)
-        write(b'\x00')
-    write(b'\x00')
+        size = len(assignments_assignment) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(assignments_assignment)
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -554,10 +566,9 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[SyncGroupRespons
 
 def _encode_response_v0(message: SyncGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     assignment = message.assignment
-    write(_pack_hi(message.error_code, len(assignment)))
-    write(assignment)
+    pieces.append(_pack_hi(message.error_code, len(assignment)))
+    pieces.append(assignment)
     return [b"".join(pieces)]
 
 
@@ -578,10 +589,9 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[SyncGroupRespons
 
 def _encode_response_v1(message: SyncGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     assignment = message.assignment
-    write(_pack_ihi(message.throttle_time_ms, message.error_code, len(assignment)))
-    write(assignment)
+    pieces.append(_pack_ihi(message.throttle_time_ms, message.error_code, len(assignment)))
+    pieces.append(assignment)
     return [b"".join(pieces)]
 
 
@@ -609,15 +619,14 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[SyncGroupRespons
 
 def _encode_response_v4(message: SyncGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     assignment = message.assignment
     size = len(assignment) + 1
     if size < 128:
-        write(_pack_ihB(message.throttle_time_ms, message.error_code, size))
+        pieces.append(_pack_ihB(message.throttle_time_ms, message.error_code, size))
     else:
-        write(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
-    write(assignment)
-    write(b'\x00')
+        pieces.append(_pack_ih(message.throttle_time_ms, message.error_code) + uvarint(size))
+    pieces.append(assignment)
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -669,26 +678,28 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[SyncGroupRespons
 
 def _encode_response_v5(message: SyncGroupResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     protocol_type = message.protocol_type
-    write(_pack_ih(message.throttle_time_ms, message.error_code))
+    pieces.append(_pack_ih(message.throttle_time_ms, message.error_code))
     if protocol_type is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = protocol_type.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     protocol_name = message.protocol_name
     if protocol_name is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = protocol_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     assignment = message.assignment
-    write(UVARINT[len(assignment) + 1])
-    write(assignment)
-    write(b'\x00')
+    size = len(assignment) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(assignment)
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

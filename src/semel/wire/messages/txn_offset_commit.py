@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 28
 
@@ -90,7 +90,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -109,7 +110,8 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
                     position += 14
                     topics_partitions_committed_metadata: str | None
@@ -130,33 +132,32 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
 
 def _encode_request_v0(message: TxnOffsetCommitRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     text = transactional_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     topics = message.topics
-    write(_pack_qhi(message.producer_id, message.producer_epoch, len(topics)))
+    pieces.append(_pack_qhi(message.producer_id, message.producer_epoch, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_committed_metadata = topics_partitions_element.committed_metadata
-            write(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.committed_offset))
+            pieces.append(_pack_iq(topics_partitions_element.partition_index, topics_partitions_element.committed_offset))
             if topics_partitions_committed_metadata is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -189,7 +190,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -208,7 +210,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqih(buffer, position)
                     position += 18
                     topics_partitions_committed_metadata: str | None
@@ -229,33 +232,32 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
 
 def _encode_request_v2(message: TxnOffsetCommitRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     text = transactional_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     group_id = message.group_id
     text = group_id.encode()
-    write(_pack_h(len(text)))
-    write(text)
+    pieces.append(_pack_h(len(text)))
+    pieces.append(text)
     topics = message.topics
-    write(_pack_qhi(message.producer_id, message.producer_epoch, len(topics)))
+    pieces.append(_pack_qhi(message.producer_id, message.producer_epoch, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
             topics_partitions_committed_metadata = topics_partitions_element.committed_metadata
-            write(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
+            pieces.append(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
             if topics_partitions_committed_metadata is None:
-                write(b'\xff\xff')
+                pieces.append(b'\xff\xff')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                write(_pack_h(len(text)))
-                write(text)
+                pieces.append(_pack_h(len(text)))
+                pieces.append(text)
     return [b"".join(pieces)]
 
 
@@ -318,7 +320,8 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -342,7 +345,8 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
                     position += 16
                     if size > 127:
@@ -377,51 +381,57 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
 
 def _encode_request_v3(message: TxnOffsetCommitRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     text = transactional_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     group_id = message.group_id
     text = group_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_qhiB(message.producer_id, message.producer_epoch, message.generation_id, size))
+        pieces.append(_pack_qhiB(message.producer_id, message.producer_epoch, message.generation_id, size))
     else:
-        write(_pack_qhi(message.producer_id, message.producer_epoch, message.generation_id) + uvarint(size))
-    write(text)
+        pieces.append(_pack_qhi(message.producer_id, message.producer_epoch, message.generation_id) + uvarint(size))
+    pieces.append(text)
     group_instance_id = message.group_instance_id
     if group_instance_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = group_instance_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     topics = message.topics
-    write(UVARINT[len(topics) + 1])
+    size = len(topics) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_committed_metadata = topics_partitions_element.committed_metadata
-            write(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
+            pieces.append(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
             if topics_partitions_committed_metadata is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-            write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -484,7 +494,8 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_topic_id, topics_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if topics_partitions_count > 127:
@@ -498,7 +509,8 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
                     position += 16
                     if size > 127:
@@ -533,51 +545,55 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
 
 def _encode_request_v6(message: TxnOffsetCommitRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     transactional_id = message.transactional_id
     text = transactional_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     group_id = message.group_id
     text = group_id.encode()
-    write(UVARINT[len(text) + 1])
-    write(text)
+    size = len(text) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+    pieces.append(text)
     member_id = message.member_id
     text = member_id.encode()
     size = len(text) + 1
     if size < 128:
-        write(_pack_qhiB(message.producer_id, message.producer_epoch, message.generation_id, size))
+        pieces.append(_pack_qhiB(message.producer_id, message.producer_epoch, message.generation_id, size))
     else:
-        write(_pack_qhi(message.producer_id, message.producer_epoch, message.generation_id) + uvarint(size))
-    write(text)
+        pieces.append(_pack_qhi(message.producer_id, message.producer_epoch, message.generation_id) + uvarint(size))
+    pieces.append(text)
     group_instance_id = message.group_instance_id
     if group_instance_id is None:
-        write(b'\x00')
+        pieces.append(b'\x00')
     else:
         text = group_instance_id.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
     topics = message.topics
-    write(UVARINT[len(topics) + 1])
+    size = len(topics) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for topics_element in topics:
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_16sB(topics_element.topic_id, size))
+            pieces.append(_pack_16sB(topics_element.topic_id, size))
         else:
-            write(_pack_16s(topics_element.topic_id) + uvarint(size))
+            pieces.append(_pack_16s(topics_element.topic_id) + uvarint(size))
         for topics_partitions_element in topics_partitions:
             topics_partitions_committed_metadata = topics_partitions_element.committed_metadata
-            write(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
+            pieces.append(_pack_iqi(topics_partitions_element.partition_index, topics_partitions_element.committed_offset, topics_partitions_element.committed_leader_epoch))
             if topics_partitions_committed_metadata is None:
-                write(b'\x00')
+                pieces.append(b'\x00\x00')
             else:
                 text = topics_partitions_committed_metadata.encode()
-                write(UVARINT[len(text) + 1])
-                write(text)
-            write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+                size = len(text) + 1
+                pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                pieces.append(text)
+                pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -649,7 +665,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -668,7 +685,8 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code = _unpack_ih(buffer, position)
                     position += 6
                     topics_partitions.append(TxnOffsetCommitResponsePartition(topics_partitions_partition_index, topics_partitions_error_code))
@@ -680,18 +698,17 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
 
 def _encode_response_v0(message: TxnOffsetCommitResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
-    write(_pack_ii(message.throttle_time_ms, len(topics)))
+    pieces.append(_pack_ii(message.throttle_time_ms, len(topics)))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(_pack_h(len(text)))
-        write(text)
+        pieces.append(_pack_h(len(text)))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(_pack_i(len(topics_partitions)))
+        pieces.append(_pack_i(len(topics_partitions)))
         for topics_partitions_element in topics_partitions:
-            write(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
+            pieces.append(_pack_ih(topics_partitions_element.partition_index, topics_partitions_element.error_code))
     return [b"".join(pieces)]
 
 
@@ -711,7 +728,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             size = buffer[position]
             if size > 127:
                 size, position = read_uvarint(buffer, position)
@@ -735,7 +753,8 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_tag_count = _unpack_ihB(buffer, position)
                     position += 7
                     if topics_partitions_tag_count:
@@ -757,24 +776,25 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
 
 def _encode_response_v3(message: TxnOffsetCommitResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for topics_element in topics:
         topics_name = topics_element.name
         text = topics_name.encode()
-        write(UVARINT[len(text) + 1])
-        write(text)
+        size = len(text) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+        pieces.append(text)
         topics_partitions = topics_element.partitions
-        write(UVARINT[len(topics_partitions) + 1])
+        size = len(topics_partitions) + 1
+        pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_ihx(topics_partitions_element.partition_index, topics_partitions_element.error_code))
-        write(b'\x00')
-    write(b'\x00')
+            pieces.append(_pack_ihx(topics_partitions_element.partition_index, topics_partitions_element.error_code))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -794,7 +814,8 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
     else:
         room -= topics_count
         topics = []
-        for _ in range(topics_count):
+        while topics_count:
+            topics_count -= 1
             topics_topic_id, topics_partitions_count = _unpack_16sB(buffer, position)
             position += 17
             if topics_partitions_count > 127:
@@ -808,7 +829,8 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
             else:
                 room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(topics_partitions_count):
+                while topics_partitions_count:
+                    topics_partitions_count -= 1
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_tag_count = _unpack_ihB(buffer, position)
                     position += 7
                     if topics_partitions_tag_count:
@@ -830,24 +852,23 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
 
 def _encode_response_v6(message: TxnOffsetCommitResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     topics = message.topics
     size = len(topics) + 1
     if size < 128:
-        write(_pack_iB(message.throttle_time_ms, size))
+        pieces.append(_pack_iB(message.throttle_time_ms, size))
     else:
-        write(_pack_i(message.throttle_time_ms) + uvarint(size))
+        pieces.append(_pack_i(message.throttle_time_ms) + uvarint(size))
     for topics_element in topics:
         topics_partitions = topics_element.partitions
         size = len(topics_partitions) + 1
         if size < 128:
-            write(_pack_16sB(topics_element.topic_id, size))
+            pieces.append(_pack_16sB(topics_element.topic_id, size))
         else:
-            write(_pack_16s(topics_element.topic_id) + uvarint(size))
+            pieces.append(_pack_16s(topics_element.topic_id) + uvarint(size))
         for topics_partitions_element in topics_partitions:
-            write(_pack_ihx(topics_partitions_element.partition_index, topics_partitions_element.error_code))
-        write(b'\x00')
-    write(b'\x00')
+            pieces.append(_pack_ihx(topics_partitions_element.partition_index, topics_partitions_element.error_code))
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, UVARINT, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY: Final = 27
 
@@ -59,7 +59,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
     else:
         room -= markers_count
         markers = []
-        for _ in range(markers_count):
+        while markers_count:
+            markers_count -= 1
             markers_producer_id, markers_producer_epoch, markers_transaction_result, markers_topics_count = _unpack_qhtB(buffer, position)
             position += 12
             if markers_topics_count > 127:
@@ -73,7 +74,8 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
             else:
                 room -= markers_topics_count
                 markers_topics = []
-                for _ in range(markers_topics_count):
+                while markers_topics_count:
+                    markers_topics_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -118,27 +120,29 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
 
 def _encode_request_v1(message: WriteTxnMarkersRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     markers = message.markers
-    write(UVARINT[len(markers) + 1])
+    size = len(markers) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for markers_element in markers:
         markers_topics = markers_element.topics
         size = len(markers_topics) + 1
         if size < 128:
-            write(_pack_qhtB(markers_element.producer_id, markers_element.producer_epoch, markers_element.transaction_result, size))
+            pieces.append(_pack_qhtB(markers_element.producer_id, markers_element.producer_epoch, markers_element.transaction_result, size))
         else:
-            write(_pack_qht(markers_element.producer_id, markers_element.producer_epoch, markers_element.transaction_result) + uvarint(size))
+            pieces.append(_pack_qht(markers_element.producer_id, markers_element.producer_epoch, markers_element.transaction_result) + uvarint(size))
         for markers_topics_element in markers_topics:
             markers_topics_name = markers_topics_element.name
             text = markers_topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             markers_topics_partition_indexes = markers_topics_element.partition_indexes
-            write(UVARINT[len(markers_topics_partition_indexes) + 1])
-            write(pack(f">{len(markers_topics_partition_indexes)}i", *markers_topics_partition_indexes))
-            write(b'\x00')
-        write(_pack_ix(markers_element.coordinator_epoch))
-    write(b'\x00')
+            size = len(markers_topics_partition_indexes) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(markers_topics_partition_indexes)}i", *markers_topics_partition_indexes))
+            pieces.append(b'\x00')
+        pieces.append(_pack_ix(markers_element.coordinator_epoch))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -158,7 +162,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
     else:
         room -= markers_count
         markers = []
-        for _ in range(markers_count):
+        while markers_count:
+            markers_count -= 1
             markers_producer_id, markers_producer_epoch, markers_transaction_result, markers_topics_count = _unpack_qhtB(buffer, position)
             position += 12
             if markers_topics_count > 127:
@@ -172,7 +177,8 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
             else:
                 room -= markers_topics_count
                 markers_topics = []
-                for _ in range(markers_topics_count):
+                while markers_topics_count:
+                    markers_topics_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -217,27 +223,29 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
 
 def _encode_request_v2(message: WriteTxnMarkersRequest) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     markers = message.markers
-    write(UVARINT[len(markers) + 1])
+    size = len(markers) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for markers_element in markers:
         markers_topics = markers_element.topics
         size = len(markers_topics) + 1
         if size < 128:
-            write(_pack_qhtB(markers_element.producer_id, markers_element.producer_epoch, markers_element.transaction_result, size))
+            pieces.append(_pack_qhtB(markers_element.producer_id, markers_element.producer_epoch, markers_element.transaction_result, size))
         else:
-            write(_pack_qht(markers_element.producer_id, markers_element.producer_epoch, markers_element.transaction_result) + uvarint(size))
+            pieces.append(_pack_qht(markers_element.producer_id, markers_element.producer_epoch, markers_element.transaction_result) + uvarint(size))
         for markers_topics_element in markers_topics:
             markers_topics_name = markers_topics_element.name
             text = markers_topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             markers_topics_partition_indexes = markers_topics_element.partition_indexes
-            write(UVARINT[len(markers_topics_partition_indexes) + 1])
-            write(pack(f">{len(markers_topics_partition_indexes)}i", *markers_topics_partition_indexes))
-            write(b'\x00')
-        write(_pack_ibx(markers_element.coordinator_epoch, markers_element.transaction_version))
-    write(b'\x00')
+            size = len(markers_topics_partition_indexes) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(pack(f">{len(markers_topics_partition_indexes)}i", *markers_topics_partition_indexes))
+            pieces.append(b'\x00')
+        pieces.append(_pack_ibx(markers_element.coordinator_epoch, markers_element.transaction_version))
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -305,7 +313,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersR
     else:
         room -= markers_count
         markers = []
-        for _ in range(markers_count):
+        while markers_count:
+            markers_count -= 1
             markers_producer_id, markers_topics_count = _unpack_qB(buffer, position)
             position += 9
             if markers_topics_count > 127:
@@ -319,7 +328,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersR
             else:
                 room -= markers_topics_count
                 markers_topics = []
-                for _ in range(markers_topics_count):
+                while markers_topics_count:
+                    markers_topics_count -= 1
                     size = buffer[position]
                     if size > 127:
                         size, position = read_uvarint(buffer, position)
@@ -343,7 +353,8 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersR
                     else:
                         room -= markers_topics_partitions_count
                         markers_topics_partitions = []
-                        for _ in range(markers_topics_partitions_count):
+                        while markers_topics_partitions_count:
+                            markers_topics_partitions_count -= 1
                             markers_topics_partitions_partition_index, markers_topics_partitions_error_code, markers_topics_partitions_tag_count = _unpack_ihB(buffer, position)
                             position += 7
                             if markers_topics_partitions_tag_count:
@@ -370,28 +381,30 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersR
 
 def _encode_response_v1(message: WriteTxnMarkersResponse) -> list[Buffer]:
     pieces: list[Buffer] = []
-    write = pieces.append
     markers = message.markers
-    write(UVARINT[len(markers) + 1])
+    size = len(markers) + 1
+    pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
     for markers_element in markers:
         markers_topics = markers_element.topics
         size = len(markers_topics) + 1
         if size < 128:
-            write(_pack_qB(markers_element.producer_id, size))
+            pieces.append(_pack_qB(markers_element.producer_id, size))
         else:
-            write(_pack_q(markers_element.producer_id) + uvarint(size))
+            pieces.append(_pack_q(markers_element.producer_id) + uvarint(size))
         for markers_topics_element in markers_topics:
             markers_topics_name = markers_topics_element.name
             text = markers_topics_name.encode()
-            write(UVARINT[len(text) + 1])
-            write(text)
+            size = len(text) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            pieces.append(text)
             markers_topics_partitions = markers_topics_element.partitions
-            write(UVARINT[len(markers_topics_partitions) + 1])
+            size = len(markers_topics_partitions) + 1
+            pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
             for markers_topics_partitions_element in markers_topics_partitions:
-                write(_pack_ihx(markers_topics_partitions_element.partition_index, markers_topics_partitions_element.error_code))
-            write(b'\x00')
-        write(b'\x00')
-    write(b'\x00')
+                pieces.append(_pack_ihx(markers_topics_partitions_element.partition_index, markers_topics_partitions_element.error_code))
+            pieces.append(b'\x00')
+        pieces.append(b'\x00')
+    pieces.append(b'\x00')
     return [b"".join(pieces)]
 
 
