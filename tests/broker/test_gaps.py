@@ -163,7 +163,7 @@ def test_gaps_are_passed_over_wherever_the_batches_lie(is_cold: bool) -> None:
             end = headers[-1].last_offset + 1
             store(broker, PLACE, [batch], ())
             for _ in range(rng.choice((0, 1, 40))):
-                content = sealed(read(filler)._replace(base_offset=filled), filler[61:])
+                content = sealed(read(filler).replaced(base_offset=filled), filler[61:])
                 store(broker, FILLER, [content], ())
                 filled += 1
             await broker.lanes.controller.until_durable()
@@ -199,7 +199,7 @@ def test_a_time_is_found_behind_batches_without_records() -> None:
 
 def by_log(batch: bytes) -> bytes:
     header = read(batch)
-    return sealed(header._replace(attributes=header.attributes | LOG_APPEND_TIME), batch[61:])
+    return sealed(header.replaced(attributes=header.attributes | LOG_APPEND_TIME), batch[61:])
 
 
 def test_a_batch_without_records_has_none_at_the_time_of_the_log_either() -> None:

@@ -124,9 +124,9 @@ def test_the_first_pass_that_keeps_a_tombstone_sets_its_horizon() -> None:
     [after] = log.run()
     header = read(after)
     assert header.delete_horizon_ms == HORIZON_MS
-    assert header._replace(
+    assert header.replaced(
         length=0, checksum=0, base_timestamp_ms=1_000, attributes=header.attributes - DELETE_HORIZON
-    ) == read(before)._replace(length=0, checksum=0)
+    ) == read(before).replaced(length=0, checksum=0)
     assert decode_batch(after) == decode_batch(before)
     for reader in (KafkaPythonBatch, AiokafkaBatch):
         assert [each.timestamp for each in reader(after)] == [1_000, 1_001]
@@ -261,7 +261,7 @@ def test_an_empty_marker_at_the_end_is_a_control_batch_still() -> None:
 
 
 def _without_what_changes(header: BatchHeader) -> BatchHeader:
-    return header._replace(length=0, checksum=0, record_count=0, max_timestamp_ms=0)
+    return header.replaced(length=0, checksum=0, record_count=0, max_timestamp_ms=0)
 
 
 @pytest.mark.parametrize("codec", Compression)

@@ -244,28 +244,28 @@ def only_the_high_watermark_is_kept_in_reach(patch: Patch) -> None:
 def offsets_close_up(patch: Patch) -> None:
     def closed(header: BatchHeader, record_count: int, max_timestamp_ms: int) -> BatchHeader:
         reduced = rewriting.with_records(header, record_count, max_timestamp_ms)
-        return reduced._replace(last_offset_delta=record_count - 1)
+        return reduced.replaced(last_offset_delta=record_count - 1)
 
     patch.setattr(passes, "with_records", closed)
 
 
 def the_producer_is_forgotten(patch: Patch) -> None:
     def anonymous(header: BatchHeader, plain: bytes) -> bytes:
-        return rewriting.packed(header._replace(producer_id=NO_PRODUCER_ID), plain)
+        return rewriting.packed(header.replaced(producer_id=NO_PRODUCER_ID), plain)
 
     patch.setattr(passes, "packed", anonymous)
 
 
 def the_codec_is_lost(patch: Patch) -> None:
     def unpacked(header: BatchHeader, plain: bytes) -> bytes:
-        return rewriting.packed(header._replace(attributes=header.attributes & ~7), plain)
+        return rewriting.packed(header.replaced(attributes=header.attributes & ~7), plain)
 
     patch.setattr(passes, "packed", unpacked)
 
 
 def the_latest_time_is_that_of_a_record_that_went(patch: Patch) -> None:
     def unmoved(header: BatchHeader, record_count: int, _: int) -> BatchHeader:
-        return header._replace(record_count=record_count)
+        return header.replaced(record_count=record_count)
 
     patch.setattr(passes, "with_records", unmoved)
 

@@ -12,6 +12,7 @@ from semel.journal.sealed import SealedIndex
 from semel.journal.stretch import Stretch
 from semel.records import batch as record_batch
 from semel.records.batch import BatchHeader
+from semel.types import Buffer
 from support.compiled import plain_python
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -78,10 +79,10 @@ def test_the_absence_of_a_rule_is_found(plant: Plant, monkeypatch: pytest.Monkey
 def test_a_record_that_was_compacted_away_is_not_found_by_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Full(BatchHeader):
-        record_count = 1
+    def full(stored: Buffer) -> BatchHeader:
+        return read_header(stored).replaced(record_count=1)
 
     read_header = record_batch.read_header
-    monkeypatch.setattr(record_batch, "read_header", lambda stored: Full(*read_header(stored)))
+    monkeypatch.setattr(record_batch, "read_header", full)
     with failing():
         test_gaps.test_a_batch_without_records_has_none_at_the_time_of_the_log_either()

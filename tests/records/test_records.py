@@ -151,6 +151,6 @@ def test_a_batch_that_was_emptied_has_no_records_whatever_its_codec(
     compression: Compression,
 ) -> None:
     header = read(encode_batch([Record(b"k", b"v", 1)], compression=compression))
-    content = sealed(header._replace(record_count=0), b"")
+    content = sealed(header.replaced(record_count=0), b"")
     assert decode_batch(content) == []
     assert read(content).compression == compression

@@ -19,7 +19,7 @@ def emptied(batch: bytes) -> bytes:
     """Its header alone: offsets, producer and flags stay, but there is nothing to be compressed."""
     header = read(batch)
     attributes = header.attributes & ~COMPRESSION_MASK
-    return sealed(header._replace(attributes=attributes, record_count=0), b"")
+    return sealed(header.replaced(attributes=attributes, record_count=0), b"")
 
 
 def thinned(batch: bytes, kept: Collection[int], *, horizon_ms: int | None = None) -> bytes:
@@ -31,7 +31,7 @@ def thinned(batch: bytes, kept: Collection[int], *, horizon_ms: int | None = Non
         _encoded(record, record.offset - header.base_offset, record.timestamp_ms - base_ms)
         for record in records
     )
-    rewritten: BatchHeader = header._replace(
+    rewritten: BatchHeader = header.replaced(
         attributes=header.attributes | (DELETE_HORIZON if horizon_ms is not None else 0),
         base_timestamp_ms=base_ms,
         max_timestamp_ms=max(record.timestamp_ms for record in records),

@@ -27,7 +27,7 @@ def emptied(header: BatchHeader) -> bytes:
     """The header alone. Without records there is nothing to unpack and nothing that is due."""
     attributes = header.attributes & ~COMPRESSION_MASK & ~DELETE_HORIZON
     return sealed(
-        header._replace(attributes=attributes, base_timestamp_ms=NO_TIMESTAMP_MS, record_count=0),
+        header.replaced(attributes=attributes, base_timestamp_ms=NO_TIMESTAMP_MS, record_count=0),
         b"",
     )
 
@@ -38,8 +38,8 @@ def with_records(header: BatchHeader, record_count: int, max_timestamp_ms: int) 
     Their timestamps count from its base timestamp still, though that may be none of theirs.
     """
     if not header.is_log_append_time:
-        header = header._replace(max_timestamp_ms=max_timestamp_ms)
-    return header._replace(record_count=record_count)
+        header = header.replaced(max_timestamp_ms=max_timestamp_ms)
+    return header.replaced(record_count=record_count)
 
 
 def with_horizon(header: BatchHeader, plain: bytes, horizon_ms: int) -> tuple[BatchHeader, bytes]:
@@ -47,7 +47,7 @@ def with_horizon(header: BatchHeader, plain: bytes, horizon_ms: int) -> tuple[Ba
 
     Raises CorruptMessage if a record's time is too far from it.
     """
-    due = header._replace(
+    due = header.replaced(
         attributes=header.attributes | DELETE_HORIZON, base_timestamp_ms=horizon_ms
     )
     if header.attributes & LOG_APPEND_TIME:

@@ -252,7 +252,7 @@ class TimeSearch:
         except UnpacksTooLarge:
             return None
         except CorruptMessage:
-            return RecordTimes(header._replace(record_count=0), b"")
+            return RecordTimes(header.replaced(record_count=0), b"")
 
     async def _few(self, times: RecordTimes) -> list[tuple[int, int]]:
         """Timestamp and offset of the next records; none at the end. Pauses before."""

@@ -6,21 +6,26 @@ offset and the leader epoch, which only the broker knows, lie before it and can 
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final
+
+from msgspec.structs import astuple
 
 from semel.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, UnsupportedCompressionType
 from semel.records.checksum import crc32c
+from semel.records.header import COMPRESSION_MASK as COMPRESSION_MASK
+from semel.records.header import CONTROL as CONTROL
+from semel.records.header import COUNTED_FROM, unpack_header
+from semel.records.header import DELETE_HORIZON as DELETE_HORIZON
+from semel.records.header import LOG_APPEND_TIME as LOG_APPEND_TIME
+from semel.records.header import TRANSACTIONAL as TRANSACTIONAL
+from semel.records.header import BatchHeader as BatchHeader
 from semel.types import NO_PRODUCER_ID, Buffer, ProducerEpoch, ProducerId, Sequence
 
-# Base offset, length, leader epoch, magic, checksum, attributes, last offset delta,
-# base and max timestamp, producer id, producer epoch, base sequence, record count.
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _BEFORE: Final = struct.Struct(">qiibI")
 _CHECKED: Final = struct.Struct(">hiqqqhii")
 """The header before and behind the point from which the checksum counts."""
 _CHECKED_FIELD: Final = 5
 _LENGTH: Final = struct.Struct(">i")
-_unpack_header: Final = _HEADER.unpack_from
 
 HEADER_SIZE: Final = 61
 PREFIX_SIZE: Final = 16
@@ -34,77 +39,15 @@ MAGIC: Final = 2
 NO_TIMESTAMP_MS: Final = -1
 
 _LENGTH_POSITION: Final = 8
-_COUNTED_FROM: Final = 12  # The length field counts neither the base offset nor itself.
-_RECORDS_FROM: Final = HEADER_SIZE - _COUNTED_FROM
+_RECORDS_FROM: Final = HEADER_SIZE - COUNTED_FROM
 _CHECKSUM_POSITION: Final = 17
 _CHECKED_FROM: Final = 21
 
-COMPRESSION_MASK: Final = 0x07
-LOG_APPEND_TIME: Final = 0x08
-TRANSACTIONAL: Final = 0x10
-CONTROL: Final = 0x20
-DELETE_HORIZON: Final = 0x40
-"""The base timestamp is no record's: from then on compaction takes the batch's tombstones, or the
-marker that it is (KIP-534)."""
 _COMPRESSION_MAX: Final = 4
 
 
-class BatchHeader(NamedTuple):
-    base_offset: int
-    length: int
-    leader_epoch: int
-    magic: int
-    checksum: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp_ms: int
-    max_timestamp_ms: int
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-    base_sequence: Sequence
-    record_count: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole batch."""
-        return self.length + _COUNTED_FROM
-
-    @property
-    def last_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def last_sequence(self) -> Sequence:
-        """The sequence of the last record; sequences wrap from 2**31 - 1 to 0."""
-        return Sequence((self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF)
-
-    @property
-    def compression(self) -> int:
-        return self.attributes & COMPRESSION_MASK
-
-    @property
-    def is_log_append_time(self) -> bool:
-        return bool(self.attributes & LOG_APPEND_TIME)
-
-    @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & TRANSACTIONAL)
-
-    @property
-    def is_control(self) -> bool:
-        return bool(self.attributes & CONTROL)
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON else None
-
-    def pack(self) -> bytes:
-        return _HEADER.pack(*self)
-
-
-def _header(fields: tuple[int, ...]) -> BatchHeader:
-    """As `_make` does, which counts them again, for each batch that comes in."""
-    return tuple.__new__(BatchHeader, fields)
+def _header(fields: tuple[Any, ...]) -> BatchHeader:
+    return BatchHeader(*fields)
 
 
 def read(buffer: Buffer, position: int = 0) -> BatchHeader:
@@ -112,10 +55,10 @@ def read(buffer: Buffer, position: int = 0) -> BatchHeader:
     available = len(buffer) - position
     if available < HEADER_SIZE:
         raise CorruptMessage(f"batch at byte {position}: header cut at {available} bytes")
-    header = _header(_unpack_header(buffer, position))
+    header = _header(unpack_header(buffer, position))
     if header.magic != MAGIC:
         raise CorruptMessage(f"batch at byte {position}: magic {header.magic}, not {MAGIC}")
-    if not HEADER_SIZE <= header.length + _COUNTED_FROM <= available:
+    if not HEADER_SIZE <= header.length + COUNTED_FROM <= available:
         raise CorruptMessage(
             f"batch at byte {position}: length {header.length} in {available} bytes"
         )
@@ -141,7 +84,7 @@ def split(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
     position = 0
     while len(view) - position >= HEADER_SIZE:
         (length,) = _LENGTH.unpack_from(view, position + _LENGTH_POSITION)
-        size = length + _COUNTED_FROM
+        size = length + COUNTED_FROM
         if size >= HEADER_SIZE and len(view) - position < size:
             return
         header = read(view, position)
@@ -159,7 +102,7 @@ def admit(records: memoryview) -> BatchHeader:
     if size < HEADER_SIZE:
         raise _cut_short(size)
     # Each field by its name here, since reading one of a tuple takes longer.
-    fields = _unpack_header(records)
+    fields = unpack_header(records)
     (
         base_offset,
         length,
@@ -177,7 +120,7 @@ def admit(records: memoryview) -> BatchHeader:
     ) = fields
     if magic != MAGIC:
         raise InvalidRecord(f"batch has magic {magic}, only {MAGIC} is accepted")
-    if length + _COUNTED_FROM != size:
+    if length + COUNTED_FROM != size:
         raise _wrong_length(length, size)
     if crc32c(records[_CHECKED_FROM:]) != checksum:
         raise CorruptMessage(f"batch of {size} bytes does not have the checksum it carries")
@@ -201,10 +144,10 @@ def admit(records: memoryview) -> BatchHeader:
             )
     elif producer_id != NO_PRODUCER_ID:
         raise InvalidRecord(f"producer id {producer_id} is negative")
-    header = tuple.__new__(BatchHeader, fields)
+    header = BatchHeader(*fields)
     # Most batches have no flag, so that one comparison settles all of them.
     if not 0 <= attributes <= _COMPRESSION_MAX:
-        _check_flags(header)
+        _check_flags(attributes, producer_id)
     return header
 
 
@@ -215,31 +158,31 @@ def _cut_short(size: int) -> CorruptMessage | InvalidRecord:
 
 
 def _wrong_length(length: int, size: int) -> CorruptMessage | InvalidRecord:
-    if HEADER_SIZE <= length + _COUNTED_FROM <= size - HEADER_SIZE:
+    if HEADER_SIZE <= length + COUNTED_FROM <= size - HEADER_SIZE:
         return InvalidRecord("more than one batch was produced to a partition in one request")
     return CorruptMessage(f"batch of {size} bytes has a length field of {length}")
 
 
-def _check_flags(header: BatchHeader) -> None:
-    if header.compression > _COMPRESSION_MAX:
-        raise UnsupportedCompressionType(f"compression type {header.compression} is unknown")
-    if header.is_control:
+def _check_flags(attributes: int, producer_id: int) -> None:
+    compression = attributes & COMPRESSION_MASK
+    if compression > _COMPRESSION_MAX:
+        raise UnsupportedCompressionType(f"compression type {compression} is unknown")
+    if attributes & CONTROL:
         raise InvalidRecord("clients may not write control batches")
-    if header.is_log_append_time:
+    if attributes & LOG_APPEND_TIME:
         raise InvalidTimestamp("a producer may not mark its batch as stamped by the log")
-    if header.is_transactional and header.producer_id < 0:
+    if attributes & TRANSACTIONAL and producer_id < 0:
         raise InvalidRecord("a transactional batch has no producer id")
 
 
 def with_log_append_time(batch: Buffer, now_ms: int) -> bytes:
     """The batch as a topic with `message.timestamp.type=LogAppendTime` stores it."""
     header = read(batch)
-    rewritten = bytearray(batch[: header.size])
-    _HEADER.pack_into(
-        rewritten,
-        0,
-        *header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp_ms=now_ms),
+    stamped = header.replaced(
+        attributes=header.attributes | LOG_APPEND_TIME, max_timestamp_ms=now_ms
     )
+    rewritten = bytearray(stamped.pack())
+    rewritten += batch[HEADER_SIZE : header.size]
     seal(rewritten)
     return bytes(rewritten)
 
@@ -256,7 +199,7 @@ def with_producer(
     header = read(batch)
     attributes = header.attributes & ~TRANSACTIONAL | (TRANSACTIONAL if is_transactional else 0)
     return sealed(
-        header._replace(
+        header.replaced(
             attributes=attributes,
             producer_id=ProducerId(producer_id),
             producer_epoch=ProducerEpoch(producer_epoch),
@@ -268,16 +211,16 @@ def with_producer(
 
 def sealed(header: BatchHeader, records: Buffer) -> bytes:
     """The batch of this header and these records, with the length and the checksum they ask for."""
-    checked = _CHECKED.pack(*header[_CHECKED_FIELD:])
+    checked = _CHECKED.pack(*astuple(header)[_CHECKED_FIELD:])
     checksum = crc32c(records, crc32c(checked))
-    length = HEADER_SIZE - _COUNTED_FROM + len(records)
+    length = HEADER_SIZE - COUNTED_FROM + len(records)
     before = _BEFORE.pack(header.base_offset, length, header.leader_epoch, header.magic, checksum)
     return b"".join((before, checked, records))
 
 
 def seal(batch: bytearray) -> None:
     """Write the length and the checksum that the bytes of this one batch ask for."""
-    _LENGTH.pack_into(batch, _LENGTH_POSITION, len(batch) - _COUNTED_FROM)
+    _LENGTH.pack_into(batch, _LENGTH_POSITION, len(batch) - COUNTED_FROM)
     checksum = crc32c(memoryview(batch)[_CHECKED_FROM:])
     struct.pack_into(">I", batch, _CHECKSUM_POSITION, checksum)
 
@@ -299,4 +242,4 @@ def fingerprint_of_records(batch: Buffer) -> int:
 
 def read_header(buffer: Buffer) -> BatchHeader:
     """The header alone, of a batch that was checked when it was stored."""
-    return _header(_HEADER.unpack_from(buffer))
+    return _header(unpack_header(buffer))

@@ -23,7 +23,15 @@ from semel.records.batch import (
 )
 from semel.records.compression import OUTPUT_SIZE_MAX, Compression, compress, decompress
 from semel.records.varint import append_varint, read_varint
-from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Buffer
+from semel.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    Buffer,
+    ProducerEpoch,
+    ProducerId,
+)
+from semel.types import Sequence as SequenceNumber
 
 _NO_OFFSET: Final = -1
 
@@ -67,7 +75,7 @@ def encode_batch(
     if is_control:
         attributes |= CONTROL
     record_count = len(records)
-    fields = (
+    header = BatchHeader(
         base_offset,
         0,  # The length and the checksum are not known yet.
         leader_epoch,
@@ -77,13 +85,11 @@ def encode_batch(
         record_count - 1,
         base_timestamp_ms,
         max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
+        ProducerId(producer_id),
+        ProducerEpoch(producer_epoch),
+        SequenceNumber(base_sequence),
         record_count,
     )
-    # Its own constructor is interpreted, also where all else is compiled.
-    header = tuple.__new__(BatchHeader, fields)
     return sealed(header, compress(compression, plain))
 
 
