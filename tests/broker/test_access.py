@@ -679,7 +679,7 @@ async def test_a_right_that_goes_while_the_disk_is_read_is_gone(
 
         async def found_late(self: Any) -> None:
             for lane, share in self._shares.items():
-                self._keep(lane, await lane.log.find(share.wanted, self._room))
+                self._keep(share, await lane.log.find(share.wanted, self._room))
             take_back(broker, [rule(READ_TOPIC)])
 
         monkeypatch.setattr(fetch._Look, "find_now", lambda _: False)

@@ -245,8 +245,10 @@ class Broker:
     @property
     def reply_room_bytes(self) -> int:
         """How much a reply may hold until its client has read it; more if it cannot be less."""
-        unsent_bytes = self.server.unsent_bytes if self.server else 0
-        return max(0, self.config.queued_max_response_bytes - unsent_bytes)
+        room = self.config.queued_max_response_bytes
+        if self.server is not None:
+            room -= self.server.unsent_bytes
+        return room if room > 0 else 0  # noqa: FURB136 - a call less for each fetch.
 
     @property
     def cluster_id(self) -> str:

@@ -11,7 +11,7 @@ loop goes on meanwhile.
 import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from semel.errors import CorruptJournal
 from semel.journal.names import VOLUMES_FROM
@@ -34,13 +34,18 @@ Damage = CorruptJournal | OSError
 """Why a partition cannot be read. Others of the same read may be whole."""
 
 
-class Wanted(NamedTuple):
+class Wanted:
     """Batches of a partition from the one that holds an offset, that begin below a bound."""
 
-    partition: PartitionView
-    offset: Offset
-    bound: Offset
-    size_max: int
+    __slots__ = ("bound", "offset", "partition", "size_max")
+
+    def __init__(
+        self, partition: PartitionView, offset: Offset, bound: Offset, size_max: int
+    ) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.bound = bound
+        self.size_max = size_max
 
 
 class Found:
@@ -67,7 +72,8 @@ class Found:
         """Of all of them, as they lie. Those of one partition need not rise: old ones lie in
         volumes, whose positions are behind all others."""
         if len(self.extents) == 1:
-            return sorted(self.extents[0])
+            only = self.extents[0]
+            return only if only and only[0][0] < VOLUMES_FROM else sorted(only)
         return sorted(extent for extents in self.extents for extent in extents)
 
 
@@ -167,12 +173,14 @@ class PartitionLog:
     def _find(self, found: Found, size_max: int) -> None:
         """Goes on where it was left."""
         for number in range(len(found.extents), len(found.wanted)):
-            partition, offset, bound, left = found.wanted[number]
-            left = min(left, size_max - found.size)
+            wanted = found.wanted[number]
+            offset, bound, left = wanted.offset, wanted.bound, wanted.size_max
+            if left > size_max - found.size:  # noqa: PLR1730 - a call less for each one.
+                left = size_max - found.size
             extents: list[tuple[int, int]] = []
             if offset < bound and (left > 0 or found.size == 0):
                 try:
-                    extents = self._index.extents(partition.number, offset, bound, left)
+                    extents = self._index.extents(wanted.partition.number, offset, bound, left)
                 except (CorruptJournal, OSError) as damage:
                     found.damage[number] = damage
             size = 0
@@ -224,11 +232,16 @@ class PartitionLog:
         batches: list[memoryview],
         with_aborted: bool,
     ) -> list[Stored | Damage]:
-        by_extent = dict(zip(extents, batches, strict=True))
+        is_in_order = extents is found.extents[0]
+        by_extent = {} if is_in_order else dict(zip(extents, batches, strict=True))
         shared: list[Stored | Damage] = []
         for number, its_extents in enumerate(found.extents):
             if its_extents:
-                its_batches: list[Buffer] = [by_extent[extent] for extent in its_extents]
+                its_batches: list[Buffer]
+                if is_in_order:
+                    its_batches = [*batches]
+                else:
+                    its_batches = [by_extent[extent] for extent in its_extents]
                 aborted: list[AbortedTransaction] = []
                 if with_aborted:
                     wanted = found.wanted[number]

@@ -18,7 +18,7 @@ clients ask again upon.
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import NO_MARKS, Answer, Call, Handled
 from semel.broker.asked_topics import topic_with_id
@@ -120,20 +120,42 @@ def _partitions(
 def _topic(broker: "Broker", asked: FetchTopic, call: Call) -> TopicView:
     if call.version >= IDS_SINCE:
         return topic_with_id(broker, asked.topic_id, READ_TOPIC, call)
-    call.require(READ_TOPIC, asked.topic)
+    if not call.is_unrestricted:
+        call.require(READ_TOPIC, asked.topic)
     return broker.lanes.topic_named(asked.topic)
 
 
-class _Share(NamedTuple):
+class _Share:
     """What is asked of one lane."""
 
-    wanted: list[Wanted]
-    data: list[PartitionData]
-    """For each that is wanted, without records yet."""
+    __slots__ = ("data", "found", "wanted")
+
+    def __init__(self) -> None:
+        self.wanted: list[Wanted] = []
+        self.data: list[PartitionData] = []
+        """For each that is wanted, without records yet."""
+        self.found: Found | None = None
+        """What there is, until it is given."""
 
 
 class _Look:
     """What is asked for as it stands now, and what is answered."""
+
+    __slots__ = (
+        "_broker",
+        "_call",
+        "_endpoints",
+        "_is_committed",
+        "_is_cut",
+        "_is_refused",
+        "_names",
+        "_responses",
+        "_room",
+        "_shares",
+        "_size",
+        "_size_min",
+        "is_elsewhere",
+    )
 
     def __init__(self, broker: "Broker", request: FetchRequest, call: Call) -> None:
         self._broker = broker
@@ -143,11 +165,16 @@ class _Look:
         self.is_elsewhere = False
         """Some of it is led by others, which is true whatever becomes of this node's journal."""
         self._is_cut = False
-        size_max = min(request.max_bytes, broker.config.fetch_max_bytes)
-        self._room = min(size_max, broker.reply_room_bytes)
-        self._size_min = min(request.min_bytes, size_max)
+        size_max, size_min = request.max_bytes, request.min_bytes
+        if size_max > broker.config.fetch_max_bytes:  # noqa: PLR1730 - a call less for each look.
+            size_max = broker.config.fetch_max_bytes
+        if size_min > size_max:  # noqa: PLR1730 - a call less for each look.
+            size_min = size_max
+        self._size_min = size_min
+        self._room = broker.reply_room_bytes
+        if self._room > size_max:  # noqa: PLR1730 - a call less for each look.
+            self._room = size_max
         self._shares: dict[Lane, _Share] = {}
-        self._found: dict[Lane, Found] = {}
         self._size = 0
         self._responses: list[FetchableTopicResponse] = []
         self._names: list[str] = []
@@ -157,11 +184,14 @@ class _Look:
             found: TopicView | RequestError
             try:
                 found = _topic(broker, asked, call)
+                name = found.name
             except RequestError as error:
-                found = error
-            data = [self._partition(found, wanted) for wanted in asked.partitions]
-            self._responses.append(FetchableTopicResponse(asked.topic, data, asked.topic_id))
-            self._names.append("" if isinstance(found, RequestError) else found.name)
+                found, name = error, ""
+            partitions: list[PartitionData] = []
+            for wanted in asked.partitions:
+                partitions.append(self._partition(found, wanted))  # noqa: PERF401  It is a call.
+            self._responses.append(FetchableTopicResponse(asked.topic, partitions, asked.topic_id))
+            self._names.append(name)
 
     def _partition(self, topic: TopicView | RequestError, wanted: FetchPartition) -> PartitionData:
         try:
@@ -212,7 +242,7 @@ class _Look:
         if wanted.fetch_offset < bound:
             share = self._shares.get(lane)
             if share is None:
-                share = self._shares[lane] = _Share([], [])
+                share = self._shares[lane] = _Share()
             offset = Offset(wanted.fetch_offset)
             share.wanted.append(Wanted(partition, offset, bound, wanted.partition_max_bytes))
             share.data.append(data)
@@ -236,20 +266,22 @@ class _Look:
             found = lane.log.find_now(share.wanted, self._room - self._size)
             if found is None:
                 return False
-            self._keep(lane, found)
+            self._keep(share, found)
         return True
 
     async def find(self) -> None:
         """What `find_now` has not found."""
         for lane, share in self._shares.items():
-            if lane not in self._found:
-                self._keep(lane, await lane.log.find(share.wanted, self._room - self._size))
+            if share.found is None:
+                self._keep(share, await lane.log.find(share.wanted, self._room - self._size))
 
-    def _keep(self, lane: Lane, found: Found) -> None:
-        self._found[lane] = found
+    def _keep(self, share: _Share, found: Found) -> None:
+        share.found = found
         self._size += found.size
-        self._is_cut |= found.is_cut
-        self._is_refused |= bool(found.damage)
+        if found.is_cut:
+            self._is_cut = True
+        if found.damage:
+            self._is_refused = True
 
     @property
     def is_enough(self) -> bool:
@@ -260,16 +292,21 @@ class _Look:
 
     def answer_now(self) -> Answer | None:
         """None if the disk has to be waited for."""
-        for lane, found in self._found.items():
+        for lane, share in self._shares.items():
+            found = share.found
+            assert found is not None
             stored = lane.log.read_now(found, with_aborted=self._is_committed)
             if stored is None:
                 return None
-            self._give_all(lane, stored)
+            self._give_all(lane, share, found, stored)
         return self._answer()
 
     async def answer(self) -> Answer:
-        for lane, found in self._found.items():
-            self._give_all(lane, await lane.log.read(found, with_aborted=self._is_committed))
+        for lane, share in self._shares.items():
+            found = share.found
+            if found is not None:
+                stored = await lane.log.read(found, with_aborted=self._is_committed)
+                self._give_all(lane, share, found, stored)
         return self._answer()
 
     def _answer(self) -> Answer:
@@ -294,8 +331,10 @@ class _Look:
                     data.records = b""
                     self._refuse(data, TopicAuthorizationFailed.code)
 
-    def _give_all(self, lane: Lane, stored: list[Stored | Damage]) -> None:
-        share = self._shares[lane]
+    def _give_all(
+        self, lane: Lane, share: _Share, found: Found, stored: list[Stored | Damage]
+    ) -> None:
+        share.found = None
         for number, its in enumerate(stored):
             if not lane.is_leading:
                 self.is_elsewhere = True
@@ -305,7 +344,7 @@ class _Look:
                 if its.batches:
                     topic = share.wanted[number].partition.topic_partition.topic
                     counts = self._broker.metrics.of_topic(topic)
-                    counts.bytes_out += self._found[lane].sizes[number]
+                    counts.bytes_out += found.sizes[number]
             else:
                 # The reader's other partitions may be whole: only this one cannot be read.
                 partition = share.wanted[number].partition.topic_partition
