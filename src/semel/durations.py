@@ -22,9 +22,10 @@ class Durations:
         """Of each doubling, also those that no bound is shown for."""
         self.sum_s = 0.0
 
-    def add(self, duration_s: float) -> None:
-        self.counts[int(duration_s * _PER_SECOND).bit_length()] += 1
-        self.sum_s += duration_s
+    def add(self, duration_s: float, count: int = 1) -> None:
+        """So many took as long."""
+        self.counts[int(duration_s * _PER_SECOND).bit_length()] += count
+        self.sum_s += duration_s * count
 
     def add_all(self, others: "Durations") -> None:
         self.sum_s += others.sum_s

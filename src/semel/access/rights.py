@@ -48,7 +48,8 @@ class Rights(Protocol):
 class Unrestricted:
     """Where there is no access control."""
 
-    is_known = True
+    def __init__(self) -> None:
+        self.is_known = True
 
     def may(self, right: Right, name: str = CLUSTER_NAME) -> bool:
         return True

@@ -291,8 +291,9 @@ class Connection(asyncio.BufferedProtocol):
         requests = self._requests
         put_off_count = len(requests) if self._has_put_off else 0
         while requests and self._waiting is None and self._is_keeping_up() and not self.is_closing:
+            dispatch = self._dispatch  # Another one as soon as its client is let in.
             try:
-                self._dispatch(requests.popleft(), self)
+                dispatch(requests.popleft(), self)
             except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
                 self._server.failed(self, error)
                 return
@@ -382,6 +383,8 @@ class Connection(asyncio.BufferedProtocol):
             self._decide()
 
     def reply_released(self) -> None:
+        if self.is_to_write:
+            return  # It leaves with those that were ready before.
         replies = self._replies
         if replies and replies[0].is_ready:
             if len(replies) == 1 and self._may_read and not self._requests:
@@ -398,12 +401,21 @@ class Connection(asyncio.BufferedProtocol):
         parts: list[Buffer] = []
         size = 0
         now = self._server.loop.time()
+        # Those of one read take as long, and are counted together.
+        durations: Durations | None = None
+        read_at = 0.0
+        count = 0
         while replies and replies[0].is_ready:
             reply = replies.popleft()
             parts += reply.parts
             size += reply.size
-            if reply.durations is not None:
-                reply.durations.add(now - reply.read_at)
+            if reply.read_at != read_at or reply.durations is not durations:
+                if durations is not None:
+                    durations.add(now - read_at, count)
+                durations, read_at, count = reply.durations, reply.read_at, 0
+            count += 1
+        if durations is not None:
+            durations.add(now - read_at, count)
         self.unsent_bytes -= size
         self._server.unsent_bytes -= size
         if self.is_closing:

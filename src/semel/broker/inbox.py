@@ -82,7 +82,7 @@ class Inbox:
                     return requests
                 break
             # The scratch buffer is used again at once; a request must outlive it.
-            requests.append(bytes(received[begin:after]))
+            requests.append(received[begin:after].tobytes())
             start = after
         if start < end:
             self._rest = bytes(received[start:])

@@ -37,13 +37,10 @@ Missed = tuple[PartitionProduceResponse, Incoming, NotRemembered]
 """A refusal that stands unless the log has the original."""
 
 
-def find_topic(broker: "Broker", name: str) -> TopicView | RequestError:
-    """The topic, or what is said of all its partitions."""
+def find_topic(broker: "Broker", name: str) -> TopicView:
+    """Raises what is said of all its partitions."""
     lanes = broker.lanes
-    try:
-        return lanes.catalogue.get(name) or lanes.topic_named(name)
-    except RequestError as error:
-        return error
+    return lanes.catalogue.get(name) or lanes.topic_named(name)
 
 
 def no_room(error: JournalFull) -> RequestError:
@@ -53,15 +50,15 @@ def no_room(error: JournalFull) -> RequestError:
 
 
 def look_at(
-    broker: "Broker", topic: TopicView | RequestError, data: PartitionProduceData
+    broker: "Broker", topic: TopicView, data: PartitionProduceData
 ) -> tuple[Lane, Incoming]:
     """Find the partition and check the batch. Raises the refusal that the producer gets."""
-    if isinstance(topic, RequestError):
-        raise topic
     lane, partition = broker.lanes.hosted(topic, data.index)
     if topic.is_internal:
         raise InvalidTopic(f"clients may not write to {topic.name!r}")
-    batch = memoryview(data.records or b"")
+    batch = data.records
+    if not isinstance(batch, memoryview):
+        batch = memoryview(batch or b"")
     limit = topic.batch_size_max or broker.config.message_max_bytes
     if len(batch) > limit:
         raise MessageTooLarge(f"the batch has {len(batch)} bytes, more than {limit}")

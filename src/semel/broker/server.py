@@ -354,12 +354,12 @@ class Server:
     # Replies
 
     def write_soon(self, connection: Connection) -> None:
+        """Write its replies that are ready by the end of this tick; once for all of them."""
         to_write = self._to_write
         if not to_write:
             self.loop.call_soon(self._write)
-        if not connection.is_to_write:
-            connection.is_to_write = True
-            to_write.append(connection)
+        connection.is_to_write = True
+        to_write.append(connection)
 
     def _write(self) -> None:
         to_write, self._to_write = self._to_write, []

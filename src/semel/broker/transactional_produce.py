@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Call
 from semel.broker.incoming import Missed, accepted, find_topic, look_at, no_room, refused
+from semel.broker.topic_counts import NO_COUNTS
 from semel.broker.transactional import (
     as_version_of,
     dialect,
@@ -31,8 +32,8 @@ from semel.lane.producing import (
     ProduceInTransaction,
 )
 from semel.lane.view import TopicView
-from semel.records.batch import NO_TIMESTAMP_MS
-from semel.types import Offset, TopicPartition, TransactionalId
+from semel.records.batch import NO_TIMESTAMP_MS, TRANSACTIONAL
+from semel.types import Offset, TransactionalId
 from semel.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 Result = Offset | RequestError
+
+Key = tuple[str, int]
+"""A partition by its topic and its number, also without having made a name of both."""
 
 
 class ProducingInTransaction:
@@ -70,11 +74,11 @@ class ProducingInTransaction:
         self._request = request
         self._transactional_id = TransactionalId(request.transactional_id or "")
         self._call = call
-        self._incoming: dict[TopicPartition, Incoming] = {}
-        self._lanes: dict[TopicPartition, Lane] = {}
+        self._incoming: dict[Key, Incoming] = {}
+        self._lanes: dict[Key, Lane] = {}
         """Of the same."""
-        self._results: dict[TopicPartition, Result] = {}
-        self._appended_at_ms: dict[TopicPartition, int] = {}
+        self._results: dict[Key, Result] = {}
+        self._appended_at_ms: dict[Key, int] = {}
         self._undecided: list[tuple[Lane, list[Incoming]]] = []
         """What has to wait for its coordinator, in another lane."""
         self.refusal: RequestError | None = None
@@ -85,9 +89,14 @@ class ProducingInTransaction:
     def decide(self) -> bool:
         """All that can be decided at once; whether that is all there is."""
         for topic in self._request.topic_data:
-            found = find_topic(self._broker, topic.name)
+            try:
+                found = find_topic(self._broker, topic.name)
+            except RequestError as error:
+                for data in topic.partition_data:
+                    self._refuse((topic.name, data.index), error)
+                continue
             for data in topic.partition_data:
-                self._look_at(found, topic.name, data)
+                self._look_at(found, data)
         self._submit_all()
         return not self._undecided
 
@@ -105,22 +114,20 @@ class ProducingInTransaction:
             else:
                 self._take(incoming, produced)
 
-    def _look_at(
-        self, found: TopicView | RequestError, topic: str, data: PartitionProduceData
-    ) -> None:
+    def _look_at(self, topic: TopicView, data: PartitionProduceData) -> None:
         try:
-            lane, incoming = look_at(self._broker, found, data)
+            lane, incoming = look_at(self._broker, topic, data)
             key = incoming.partition.topic_partition
             if key in self._incoming or key in self._results:
                 raise InvalidRequest(f"{key} is named more than once in one request")
-            if not incoming.header.is_transactional:
+            if not incoming.header.attributes & TRANSACTIONAL:
                 raise InvalidTransactionState("a plain batch came with a transactional id")
             self._incoming[key] = incoming
             self._lanes[key] = lane
         except RequestError as error:
-            key = TopicPartition(topic, data.index)
-            self._incoming.pop(key, None)
-            self._refuse(key, error)
+            named = topic.name, data.index
+            self._incoming.pop(named, None)
+            self._refuse(named, error)
 
     def _submit_all(self) -> None:
         """Those of one lane that fit into one frame together."""
@@ -195,21 +202,30 @@ class ProducingInTransaction:
 
     def _take(self, incoming: list[Incoming], produced: Produced) -> None:
         metrics = self._broker.metrics
-        metrics.bytes_in += produced.byte_count
-        metrics.batches_duplicate += len(produced.duplicates)
+        duplicates = produced.duplicates
+        if duplicates:
+            metrics.batches_duplicate += len(duplicates)
+        counted = ""
+        counts = NO_COUNTS
         for each, result in zip(incoming, produced.results, strict=True):
             key = each.partition.topic_partition
-            if isinstance(result, RequestError):
+            if not isinstance(result, int):
                 self._refuse(key, result)
-            else:
-                self._results[key] = result
-                # When the original of a retry was appended is not remembered.
-                if each not in produced.duplicates:
-                    self._appended_at_ms[key] = produced.appended_at_ms
-                    counts = metrics.of_topic(key.topic)
-                    counts.bytes_in += len(each.batch)
-                    counts.records_in += each.header.record_count
-                    metrics.records_in += each.header.record_count
+                continue
+            self._results[key] = result
+            # When the original of a retry was appended is not remembered.
+            if duplicates and each in duplicates:
+                continue
+            self._appended_at_ms[key] = produced.appended_at_ms
+            topic = key.topic
+            if topic != counted:
+                counted = topic
+                counts = metrics.of_topic(topic)
+            size, record_count = len(each.batch), each.header.record_count
+            counts.bytes_in += size
+            counts.records_in += record_count
+            metrics.bytes_in += size
+            metrics.records_in += record_count
 
     def response(self) -> ProduceResponse:
         return ProduceResponse(
@@ -224,9 +240,9 @@ class ProducingInTransaction:
         )
 
     def _response(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
-        key = TopicPartition(topic, data.index)
+        key = topic, data.index
         result = self._results[key]
-        if isinstance(result, RequestError):
+        if not isinstance(result, int):
             response = refused(data, result)
             if isinstance(result, NotRemembered):
                 self.missed.append((response, self._incoming[key], result))
@@ -238,7 +254,7 @@ class ProducingInTransaction:
         for each in incoming:
             self._refuse(each.partition.topic_partition, error)
 
-    def _refuse(self, key: TopicPartition, error: RequestError) -> None:
+    def _refuse(self, key: Key, error: RequestError) -> None:
         self.refusal = self._broker.metrics.counted(as_version_of(self._call, error))
         self._results[key] = self.refusal
         self._broker.metrics.batches_refused += 1

@@ -9,6 +9,7 @@ import asyncio
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, overload
 
 from semel.errors import JournalFailed
@@ -20,7 +21,8 @@ class JournalAbandoned(JournalFailed):
     """Its lane has stepped down: what was appended and not durable by then may count or not."""
 
 
-class Limits(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Limits:
     """What a driver can take, and what it wants left where room is short."""
 
     payload_bytes_max: int

@@ -49,7 +49,7 @@ class Tail:
         """The payload of a frame, whose first byte stands at `start` of the journal."""
         held = FRAME_OVERHEAD
         for part in parts:
-            if isinstance(part, memoryview):
+            if type(part) is memoryview:
                 owner = part.obj
                 if owner is not self._owner:
                     self._owner = owner
@@ -82,7 +82,7 @@ class Tail:
                 continue
             end = skip + size
             if end <= length:
-                found.append(part[skip:end])
+                found.append(part[skip:end] if skip or end < length else part)
                 return b"".join(found)
             found.append(part[skip:] if skip else part)
             size = end - length

@@ -81,11 +81,16 @@ class Claim(enum.Enum):
     """The end of an open transaction, and opening. All there is may be used."""
 
 
+ORDINARY: Final = Claim.ORDINARY
+OWED: Final = Claim.OWED
+"""By names of their own, as a member is looked up in its enumeration each time."""
+
+
 def kept_size(claim: Claim, owed_size: int, limits: Limits) -> int:
     """Bytes of frames that must fit behind a step, if `owed_size` bytes are owed then."""
-    if claim is Claim.ORDINARY:
+    if claim is ORDINARY:
         return limits.headroom + owed_size
-    return 0 if claim is Claim.OWED else limits.opening_bytes + owed_size
+    return 0 if claim is OWED else limits.opening_bytes + owed_size
 
 
 class Decided(Generic[R]):

@@ -18,7 +18,15 @@ from semel.lane import copying, facts, snapshot
 from semel.lane import frame as frames
 from semel.lane.calls import Outcome
 from semel.lane.clock import LaneClock
-from semel.lane.commands import Claim, Command, Environment, LaneSettings, R, kept_size
+from semel.lane.commands import (
+    ORDINARY,
+    Claim,
+    Command,
+    Environment,
+    LaneSettings,
+    R,
+    kept_size,
+)
 from semel.lane.compacting import Compacting
 from semel.lane.duties import Duties
 from semel.lane.following import FollowedLane
@@ -334,12 +342,13 @@ class Lane:
     def _make_room(self, size: int, claim: Claim, owed_change: int = 0) -> None:
         """Raises JournalFull if a payload of `size` bytes cannot be appended now."""
         limits = self._limits
-        if claim is Claim.ORDINARY and size > limits.payload_bytes_max:
+        if claim is ORDINARY and size > limits.payload_bytes_max:
             raise FrameTooLarge(
                 f"a frame of {size} bytes, more than the {limits.payload_bytes_max} "
                 f"that {limits.setting} allows"
             )
-        owed_size = self._state.owed_size + owed_change
+        state = self._state
+        owed_size = state.transactions.owed_size + state.joined.owed_size + owed_change
         self._journal.reserve(size, kept_size(claim, owed_size, limits))
 
     def _found_no_room(self, frame: Frame) -> None:

@@ -94,10 +94,10 @@ def index_frame(
     journal: Replayed, state: LaneState, frame: Frame, position: Position, effects: Effects
 ) -> None:
     """Let what the frame whose payload begins there has brought be found again."""
-    add = journal.index.add
+    index = journal.index
     for batch in frame.batches:
         header = batch.header
-        add(
+        index.add(
             batch.number,
             batch.base_offset,
             position + batch.at,

@@ -165,7 +165,7 @@ class ProduceJoined(NamedTuple):
         produced = Produced(at.wall_ms)
         for incoming, result in zip(self.incoming, results, strict=True):
             if isinstance(result, int):
-                produced.duplicates.add(incoming)
+                produced.add_duplicate(incoming)
         frame = Frame(at)
         named = frozenset(
             incoming.partition.topic_partition
@@ -189,7 +189,6 @@ class ProduceJoined(NamedTuple):
                 produced.results.append(result)
                 continue
             partition = state.partitions[incoming.partition.number]
-            produced.byte_count += len(incoming.batch)
             produced.results.append(partition.log_end_offset)
             incoming.add_to(frame, partition, state.epoch)
         return Decided(produced, frame, owed_change=_owed_change(state, joined) if fresh else 0)

@@ -76,16 +76,19 @@ class StampedIncoming(Incoming):
 class Produced:
     """What became of each batch of a request: its offset, or the refusal of its partition."""
 
-    __slots__ = ("appended_at_ms", "byte_count", "duplicates", "results")
+    __slots__ = ("appended_at_ms", "duplicates", "results")
 
     def __init__(self, appended_at_ms: int) -> None:
         self.appended_at_ms = appended_at_ms
         """What topics with LogAppendTime have stamped."""
         self.results: list[Offset | RequestError] = []
-        self.byte_count = 0
-        """Of the batches that are new."""
-        self.duplicates: set[Incoming] = set()
-        """Those of them that are retries."""
+        self.duplicates: set[Incoming] | None = None
+        """Those of them that are retries, if there are any."""
+
+    def add_duplicate(self, incoming: Incoming) -> None:
+        if self.duplicates is None:
+            self.duplicates = set()
+        self.duplicates.add(incoming)
 
 
 class Produce:
@@ -105,26 +108,27 @@ class Produce:
         for incoming in self.incoming:
             header = incoming.header
             partition = state.partitions[incoming.partition.number]
+            producer_id = header.producer_id
             try:
                 if header.attributes & TRANSACTIONAL:
                     raise InvalidTransactionState("a batch of a transaction came without its id")
-                owner = state.transactions.of_producer(header.producer_id)
-                if owner is not None:
-                    check_plain(owner)
-                if open_here and header.producer_id in open_here:
-                    raise InvalidTransactionState("its producer has an open transaction")
-                original = partition.admit(header, incoming.fingerprint)
+                if producer_id >= 0:
+                    owner = state.transactions.of_producer(producer_id)
+                    if owner is not None:
+                        check_plain(owner)
+                    if open_here and producer_id in open_here:
+                        raise InvalidTransactionState("its producer has an open transaction")
+                    original = partition.admit(header, incoming.fingerprint)
+                    if original is not None:
+                        produced.add_duplicate(incoming)
+                        results.append(original)
+                        continue
             except RequestError as error:
                 results.append(error)
-                continue
-            if original is not None:
-                produced.duplicates.add(incoming)
-                results.append(original)
                 continue
             base_offset = partition.log_end_offset
             results.append(base_offset)
             batch = incoming.batch
-            produced.byte_count += len(batch)
             if incoming.is_stamped:
                 incoming.add_to(frame, partition, epoch)
             else:
@@ -173,11 +177,10 @@ class ProduceInTransaction:
         produced = Produced(at.wall_ms)
         for incoming, result in zip(self._incoming, results, strict=True):
             if result is not None:
-                if not isinstance(result, RequestError):
-                    produced.duplicates.add(incoming)
+                if isinstance(result, int):
+                    produced.add_duplicate(incoming)
                 produced.results.append(result)
                 continue
-            produced.byte_count += len(incoming.batch)
             partition = state.partitions[incoming.partition.number]
             produced.results.append(partition.log_end_offset)
             incoming.add_to(frame, partition, state.epoch)
@@ -219,8 +222,8 @@ class ProduceInTransaction:
             if result is None or isinstance(result, SequenceReused):
                 produced.results.append(decision.refusal)
             else:
-                if not isinstance(result, RequestError):
-                    produced.duplicates.add(incoming)
+                if isinstance(result, int):
+                    produced.add_duplicate(incoming)
                 produced.results.append(result)
         return Decided(produced, frame, Claim.ENDING)
 

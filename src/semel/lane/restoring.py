@@ -148,7 +148,8 @@ def _numbered(state: LaneState, number: int) -> Partition:
 
 
 def _restore_lane(lane: LanePiece, state: LaneState) -> None:
-    state.term = Term(lane.term)
+    led = None if lane.led is None else facts.Led(*lane.led, lane.listeners_of_leader)
+    state.lead(Term(lane.term), led)
     state.cluster_id = lane.cluster_id
     state.next_producer_id = ProducerId(lane.next_producer_id)
     if lane.last_moment is not None:
@@ -160,8 +161,6 @@ def _restore_lane(lane: LanePiece, state: LaneState) -> None:
     state.next_volume = lane.next_volume
     state.volume_names = dict(lane.volume_names)
     state.is_retention_enforced = lane.is_retention_enforced
-    if lane.led is not None:
-        state.led = facts.Led(*lane.led, lane.listeners_of_leader)
     state.standing_by = lane.standing_by
     state.hear_of_listeners(lane.listeners_standing_by)
     state.level = lane.level

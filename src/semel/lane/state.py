@@ -94,6 +94,9 @@ class LaneState:
         self.term = Term(-1)  # No process has opened the journal yet.
         self.led: facts.Led | None = None
         """Who leads; None where nobody else can take the journal."""
+        self.epoch = self.term
+        """What clients know as the leader epoch, and batches carry: it rises with every leader,
+        the term only where acknowledged bytes may be missing (rule 16)."""
         self.standing_by: tuple[tuple[int, str, int], ...] = ()
         """Id, host and port of each node that the leader has heard of lately. Empty but in lane 0
         of a cluster."""
@@ -152,13 +155,6 @@ class LaneState:
         """Who learns from the batches of a partition of an internal topic."""
         self.capture: Capture | None = None
         """A snapshot under way. Law: it is told of a topic or a partition before that changes."""
-
-    @property
-    def epoch(self) -> Term:
-        """What clients know as the leader epoch, and batches carry: it rises with every leader,
-        the term only where acknowledged bytes may be missing (rule 16)."""
-        led = self.led
-        return self.term if led is None else Term(max(led.epoch, self.term))
 
     @property
     def access(self) -> AccessView:
@@ -300,9 +296,9 @@ class LaneState:
     def _apply_fact(self, fact: facts.AnyFact) -> None:  # noqa: C901, PLR0912, PLR0915  A case each.
         match fact:
             case facts.Opened():
-                self.term = Term(fact.term)
+                self.lead(Term(fact.term), self.led)
             case facts.Led():
-                self.led = fact
+                self.lead(self.term, fact)
                 self.listeners[fact.node_id] = fact.listeners
             case facts.StandingBy():
                 self.standing_by = fact.nodes
@@ -384,6 +380,11 @@ class LaneState:
                 raise AssertionError("applied before")
             case _:
                 assert_never(fact)
+
+    def lead(self, term: Term, led: facts.Led | None) -> None:
+        """From here on it is led in this term, by this leader."""
+        self.term, self.led = term, led
+        self.epoch = term if led is None else Term(max(led.epoch, term))
 
     def hear_of_listeners(self, told: Iterable[StoredListener]) -> None:
         """Those of all nodes but the leader, who has said its own."""

@@ -70,7 +70,8 @@ class Partition:
         Records may be deleted behind the start of an open transaction; what is left of it is
         unstable from the start of the log on.
         """
-        return max(self.transactions.last_stable_offset, self.log_start_offset)
+        stable, start = self.transactions.last_stable_offset, self.log_start_offset
+        return stable if stable > start else start  # noqa: FURB136 - a call less for each fetch.
 
     def advance_high_watermark(self, end: Offset) -> None:
         """The journal is durable up to the record before `end`: show that to readers."""

@@ -88,10 +88,12 @@ class PartitionTransactions:
         while ended and ended[0][1] < high_watermark:
             heapq.heappop(ended)
         bound = high_watermark
-        if ended:
-            bound = min(bound, ended[0][0])
+        if ended and ended[0][0] < bound:
+            bound = ended[0][0]
         if self._open:
-            bound = min(bound, next(iter(self._open.values())))
+            first_open = next(iter(self._open.values()))
+            if first_open < bound:  # noqa: PLR1730 - a call less for each partition.
+                bound = first_open
         self.last_stable_offset = bound
         return bound
 

@@ -189,7 +189,7 @@ class _Look:
                 found, name = error, ""
             partitions: list[PartitionData] = []
             for wanted in asked.partitions:
-                partitions.append(self._partition(found, wanted))  # noqa: PERF401  It is a call.
+                partitions.append(self._partition(found, wanted))  # noqa: PERF401 - a call less.
             self._responses.append(FetchableTopicResponse(asked.topic, partitions, asked.topic_id))
             self._names.append(name)
 

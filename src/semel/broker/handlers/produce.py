@@ -32,7 +32,7 @@ from semel.errors import (
 )
 from semel.lane.lane import Lane
 from semel.lane.producing import ENTRY_SIZE, Incoming, NotRemembered, Produce
-from semel.lane.view import PartitionView, TopicView
+from semel.lane.view import PartitionView
 from semel.records.batch import NO_TIMESTAMP_MS
 from semel.types import Offset
 from semel.wire.messages.produce import (
@@ -79,7 +79,9 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
         response = writing.write_all(request)
         refusal_, missed = writing.refusal, writing.missed
         if refusal_ is None and not turned_away and acks != ACKS_NONE:
-            return Answer(response, durable=acks == ACKS_ALL)
+            answer = Answer(response)
+            answer.durable = acks == ACKS_ALL
+            return answer
         # A refusal may come from what is not yet durable, and must not outlive it.
         durable = acks == ACKS_ALL or refusal_ is not None
         return _answer(
@@ -221,106 +223,106 @@ class _Writing:
     """One request: its batches go to their lanes, those of one lane together if they fit a frame
     and are of different partitions."""
 
-    __slots__ = (
-        "_broker",
-        "_lane",
-        "_responses",
-        "_size",
-        "_waiting",
-        "missed",
-        "refusal",
-    )
+    __slots__ = ("_broker", "missed", "refusal")
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._lane: Lane | None = None
-        self._size = 0
-        self._waiting: dict[PartitionView, Incoming] = {}
-        """What goes to that lane next."""
-        self._responses: list[PartitionProduceResponse] = []
-        """Of those that wait: what becomes of them is written here."""
         self.refusal: RequestError | None = None
         self.missed: list[Missed] = []
 
     def write_all(self, request: ProduceRequest) -> ProduceResponse:
-        responses = []
+        broker = self._broker
+        lane: Lane | None = None
+        waiting: list[Incoming] = []
+        """What goes to that lane next."""
+        answers: dict[PartitionView, PartitionProduceResponse] = {}
+        """Of those that wait, in their order: what becomes of them is written here."""
+        size = 0
+        responses: list[TopicProduceResponse] = []
         for topic in request.topic_data:
-            found = find_topic(self._broker, topic.name)
-            partitions = [self._take(found, data) for data in topic.partition_data]
+            partitions: list[PartitionProduceResponse] = []
             responses.append(TopicProduceResponse(topic.name, partitions, topic.topic_id))
-        if self._waiting:
-            self._submit()
+            try:
+                found = find_topic(broker, topic.name)
+            except RequestError as error:
+                partitions += [self._refused(data, error) for data in topic.partition_data]
+                continue
+            for data in topic.partition_data:
+                try:
+                    its_lane, incoming = look_at(broker, found, data)
+                except RequestError as error:
+                    partitions.append(self._refused(data, error))
+                    continue
+                partition = incoming.partition
+                size += ENTRY_SIZE + len(incoming.batch)
+                if lane is not its_lane or size > broker.frame_size_max or partition in answers:
+                    if lane is not None:
+                        self._submit(lane, waiting, answers)
+                        waiting, answers = [], {}
+                        size = ENTRY_SIZE + len(incoming.batch)
+                    lane = its_lane
+                answer = PartitionProduceResponse(
+                    data.index, 0, NO_OFFSET, NO_TIMESTAMP_MS, partition.log_start_offset
+                )
+                waiting.append(incoming)
+                answers[partition] = answer
+                partitions.append(answer)
+        if lane is not None:
+            self._submit(lane, waiting, answers)
         return ProduceResponse(responses)
 
-    def _take(
-        self, topic: TopicView | RequestError, data: PartitionProduceData
-    ) -> PartitionProduceResponse:
-        try:
-            lane, incoming = look_at(self._broker, topic, data)
-        except RequestError as error:
-            self._count(error)
-            return refused(data, error)
-        partition = incoming.partition
-        waiting = self._waiting
-        size = self._size + ENTRY_SIZE + len(incoming.batch)
-        if waiting and (
-            lane is not self._lane or partition in waiting or size > self._broker.frame_size_max
-        ):
-            self._submit()
-            waiting = self._waiting
-            size = ENTRY_SIZE + len(incoming.batch)
-        self._lane = lane
-        self._size = size
-        waiting[partition] = incoming
-        response = PartitionProduceResponse(
-            data.index, 0, NO_OFFSET, NO_TIMESTAMP_MS, partition.log_start_offset
-        )
-        self._responses.append(response)
-        return response
-
-    def _submit(self) -> None:
-        lane, waiting, responses = self._lane, [*self._waiting.values()], self._responses
-        self._waiting, self._responses, self._size = {}, [], 0
-        assert lane is not None
+    def _submit(
+        self,
+        lane: Lane,
+        waiting: list[Incoming],
+        answers: dict[PartitionView, PartitionProduceResponse],
+    ) -> None:
         try:
             produced = lane.submit(Produce(waiting))
         except JournalFull as error:
             full = no_room(error)
-            for response in responses:
-                self._refuse(response, full)
+            for answer in answers.values():
+                self._refuse(answer, full)
             return
         metrics = self._broker.metrics
-        metrics.bytes_in += produced.byte_count
-        duplicates = produced.duplicates
+        results, duplicates = produced.results, produced.duplicates
         if duplicates:
             metrics.batches_duplicate += len(duplicates)
         counted = ""
         counts = NO_COUNTS
-        for response, incoming, result in zip(responses, waiting, produced.results, strict=True):
-            if isinstance(result, RequestError):
-                self._refuse(response, result)
+        for number, incoming in enumerate(waiting):
+            result = results[number]
+            answer = answers[incoming.partition]
+            if not isinstance(result, int):
+                self._refuse(answer, result)
                 if isinstance(result, NotRemembered):
-                    self.missed.append((response, incoming, result))
+                    self.missed.append((answer, incoming, result))
                 continue
-            response.base_offset = result
+            answer.base_offset = result
             # When the original of a retry was appended is not remembered.
             if duplicates and incoming in duplicates:
                 continue
             if incoming.is_stamped:
-                response.log_append_time_ms = produced.appended_at_ms
+                answer.log_append_time_ms = produced.appended_at_ms
             topic = incoming.partition.topic_partition.topic
             if topic != counted:
                 counted = topic
                 counts = metrics.of_topic(topic)
-            counts.bytes_in += len(incoming.batch)
-            counts.records_in += incoming.header.record_count
-            metrics.records_in += incoming.header.record_count
+            size, record_count = len(incoming.batch), incoming.header.record_count
+            counts.bytes_in += size
+            counts.records_in += record_count
+            metrics.bytes_in += size
+            metrics.records_in += record_count
 
-    def _refuse(self, response: PartitionProduceResponse, error: RequestError) -> None:
-        response.error_code = error.code
-        response.base_offset = response.log_append_time_ms = response.log_start_offset = -1
-        response.error_message = str(error) or None
+    def _refuse(self, answer: PartitionProduceResponse, error: RequestError) -> None:
+        answer.error_code = error.code
+        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+        answer.error_message = str(error) or None
         self._count(error)
+
+    def _refused(self, data: PartitionProduceData, error: RequestError) -> PartitionProduceResponse:
+        self._count(error)
+        return refused(data, error)
 
     def _count(self, error: RequestError) -> None:
         self.refusal = error

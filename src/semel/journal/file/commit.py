@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.durations import Durations
 from semel.errors import JournalFailed
@@ -26,6 +26,8 @@ class SyncReason(StrEnum):
     CHECKPOINT = "checkpoint"
     CLOSE = "close"
 
+
+WAITING: Final = SyncReason.WAITING
 
 Waiter = tuple[int, Callable[[], None], SyncReason]
 """For which position, who is told then, and why it is synced. Plain, as each reply makes one."""
@@ -113,13 +115,13 @@ class GroupCommit:
         if position <= self.written:
             callback()
         else:
-            _queue(self._written_waiters, (position, callback, SyncReason.WAITING))
+            _queue(self._written_waiters, (position, callback, WAITING))
 
     def when_durable(
         self,
         position: int,
         callback: Callable[[], None],
-        reason: SyncReason = SyncReason.WAITING,
+        reason: SyncReason = WAITING,
     ) -> None:
         if position <= self.durable:
             callback()
