@@ -6,6 +6,7 @@ other; whoever runs it starts it again when its driver ends.
 It reads until its standard input is closed, and ends when all of it is copied.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -26,9 +27,10 @@ from semel.spark import session
 from semel.types import TopicPartition
 
 TARGET: Final = "spark-copies"
-RECORDS_PER_BATCH: Final = 2_000
+RECORDS_PER_BATCH: Final = 10_000
 RESTARTS_MAX: Final = 50
-END_S: Final = 180.0
+END_S: Final = 600.0
+"""It may have stayed behind, on a machine that is busy."""
 LOOK_S: Final = 0.2
 # Started again and again, it is done sooner with a Java that compiles less.
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -83,13 +85,15 @@ class SparkPipeline(Client):
         return self._log.read_text(errors="replace")[-4_000:]
 
     def finish(self) -> None:
-        """What is left, once nobody writes any more."""
-        while True:
-            assert self._driver.stdin is not None
-            self._driver.stdin.close()
-            if self._driver.wait(END_S) == 0:
-                return
-            self._restart()
+        """What is left, once nobody writes any more; what it does not do in time is missing."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            while self._code_when_ended():
+                self._restart()
+
+    def _code_when_ended(self) -> int:
+        assert self._driver.stdin is not None
+        self._driver.stdin.close()
+        return self._driver.wait(END_S)
 
     def drop(self) -> None:
         self._connected.close()
