@@ -33,6 +33,8 @@ MIB = 2**20
 PRODUCE, CREATE_TOPICS, INCREMENTAL_ALTER_CONFIGS = 0, 19, 44
 BROKER = 4
 ROUNDS_MS = {"without": 86_400_000, "beside": 1000}
+TURN_S_MIN = 4
+"""As long as a round takes in which topics are compacted and then volumes made."""
 
 
 # Beside producers
@@ -62,7 +64,7 @@ def produce_beside_settling(plan: Plan) -> Iterator[Figure]:
                 _alter_broker(broker.port, {"log.retention.check.interval.ms": str(interval_ms)})
                 # A round that is under way comes to its end, or the first one begins.
                 time.sleep(1)
-                done = _run(broker.port, frames, 2 * plan.seconds)
+                done = _run(broker.port, frames, max(TURN_S_MIN, 2 * plan.seconds))
                 rates[name].append(done.replies / done.seconds)
                 latencies_ms[name] += done.latencies_ms
         volumes = processes.metric(metrics_port, "semel_settling_volumes_total")
