@@ -26,7 +26,7 @@ from semel.verify.judging.judge import Judgement, judge
 from semel.verify.judging.operations import Fault, Recorder
 from semel.world import SystemClock
 
-START_S: Final = 240.0
+START_S: Final = 600.0
 """A Spark driver takes its time, on a machine that is busy."""
 STUCK_S: Final = 120.0
 """Longer than any client waits for a node that says nothing, and starts anew."""
