@@ -19,6 +19,7 @@ from semel.cluster.keys import OnlyKey
 from semel.cluster.messages import AnyAnswer, AnyRequest, Refused
 from semel.cluster.session import NONCE_SIZE, Session
 from semel.lane.quotas import AlterQuotas
+from semel.lane.users import AlterUser
 from semel.security import Sasl
 from semel.wire.apis import NODE_CALL, NODE_CHALLENGE
 from semel.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -93,6 +94,50 @@ def test_what_was_overheard_of_a_sign_in_is_of_no_use(tmp_path: Path) -> None:
                 assert principal_of(other) == ANONYMOUS
                 assert other.is_cut_off
             wire.leave()
+
+    run(Random(1), main())
+
+
+CHANGED = AlterUser(USER, tuple(credential(each, b"new", b"s" * 16, 4096) for each in Mechanism))
+DELETED = AlterUser(USER, dropped=tuple(Mechanism))
+
+
+@pytest.mark.parametrize("change", [CHANGED, DELETED], ids=["changed", "deleted"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_password_that_ends_in_the_middle_of_a_sign_in_is_none(
+    tmp_path: Path, mechanism: str, change: AlterUser
+) -> None:
+    async def sign_in(knocking: Knocks, password: str, changes: list[AlterUser]) -> Wire:
+        wire, checks = knocking.wire("OPEN"), knocking._desk.checks
+        body = encoded("sasl_handshake", 1, SaslHandshakeRequest(mechanism))
+        wire.send(request_frame("sasl_handshake", 1, body))
+        await wire.receive()
+        messages = exchange(Sasl(mechanism, USER, password), "nonce")
+        message = next(messages)
+        if mechanism != "PLAIN":
+            wire.send(authenticate(message))
+            reply = decoded_reply("sasl_authenticate", 2, await wire.receive())
+            message = messages.send(bytes(reply.auth_bytes))
+        await checks.begin("another host")
+        if mechanism == "PLAIN":
+            wire.send(authenticate(message))
+            await elapse(0.2)
+        for each in changes:
+            knocking.broker.lanes.controller.submit(each)
+        if mechanism != "PLAIN":
+            wire.send(authenticate(message))
+        checks.end()
+        await wire.receive()
+        return wire
+
+    async def main() -> None:
+        async with knocks(tmp_path, 1) as knocking:
+            wire = await sign_in(knocking, PASSWORD, [])
+            assert str(principal_of(wire)) == f"User:{USER}"
+            wire.leave()
+            wire = await sign_in(knocking, PASSWORD, [change])
+            assert principal_of(wire) == ANONYMOUS
+            assert wire.is_cut_off
 
     run(Random(1), main())
 

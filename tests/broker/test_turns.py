@@ -172,7 +172,7 @@ def test_a_check_counts_to_its_end_though_who_asked_for_it_has_gone() -> None:
             loop.call_soon_threadsafe(begun.set)
             return may_end.wait(10)
 
-        check = SimpleNamespace(is_of=is_of, is_known=True)
+        check = SimpleNamespace(is_of=is_of, kept=object())
         turns = Turns(1.0, one_at_a_time=True)
         desk: Any = SimpleNamespace(
             checks=turns,

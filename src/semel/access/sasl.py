@@ -38,6 +38,8 @@ class Proven(NamedTuple):
     reply: bytes = b""
     lifetime_ms: int | None = None
     """Of what proves it; None if that has no end."""
+    credential: Credential | None = None
+    """By which it was proved; None by a token."""
 
 
 class Disguise:
@@ -97,17 +99,13 @@ class PasswordCheck:
     """Law: it takes the same of everybody, of those who do not exist as well."""
 
     def __init__(self, kept: Credential | None, rounds: Mapping[Mechanism, int]) -> None:
-        self._kept = kept
+        self.kept = kept
+        """By which it is checked; None if there is no such user."""
         self._rounds = rounds
-
-    @property
-    def is_known(self) -> bool:
-        """Whether there is such a user."""
-        return self._kept is not None
 
     def is_of(self, password: bytes) -> bool:
         """Whether this is the user's. Takes milliseconds."""
-        kept = self._kept
+        kept = self.kept
         is_right = kept is not None and kept.is_of(password)
         for mechanism, most in self._rounds.items():
             spent = kept.iterations if kept is not None and kept.mechanism is mechanism else 0
@@ -131,7 +129,7 @@ class ScramExchange:
         self._nonce = nonce
         self.user = ""
         self._is_known = False
-        self._offered: Credential
+        self.offered: Credential
         self._binding = ""
         self._said = ""
         """What both have said, and will prove that they have."""
@@ -155,10 +153,10 @@ class ScramExchange:
         self._is_known = known is not None
         # Made in any case: what it takes would tell who exists, as this is answered at once.
         disguised = self._disguise.of(self._users, self.user, self._mechanism, self._key)
-        self._offered = known or disguised
+        self.offered = known or disguised
         self._nonce = client_nonce + self._nonce
-        salt = b64encode(self._offered.salt).decode()
-        offer = f"r={self._nonce},s={salt},i={self._offered.iterations}"
+        salt = b64encode(self.offered.salt).decode()
+        offer = f"r={self._nonce},s={salt},i={self.offered.iterations}"
         self._binding = b64encode(header.encode()).decode()
         self._said = f"{bare},{offer}"
         return offer.encode()
@@ -171,7 +169,7 @@ class ScramExchange:
         fields = unproven.split(",")
         if fields[:2] != [f"c={self._binding}", f"r={self._nonce}"]:
             raise SignInRefused("the proof is for another exchange", self.user)
-        offered, digest = self._offered, self._mechanism.digest
+        offered, digest = self.offered, self._mechanism.digest
         signed = f"{self._said},{unproven}".encode()
         try:
             proof = b64decode(proof_text, validate=True)

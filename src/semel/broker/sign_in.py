@@ -290,7 +290,7 @@ class SignIn:
 
         def final(message: bytes) -> Step:
             reply = exchange.final(message)
-            return Proven(exchange.user, reply)
+            return Proven(exchange.user, reply, credential=exchange.offered)
 
         return first
 
@@ -318,11 +318,11 @@ class SignIn:
         # Whoever goes meanwhile does not end the thread, and what it takes counts.
         checking.add_done_callback(end)
         is_right = await asyncio.shield(checking)
-        if not check.is_known:
+        if check.kept is None:
             raise SignInRefused("there is no such user", said.user)
         if not is_right:
             raise SignInRefused("the password is wrong", said.user)
-        return Proven(said.user)
+        return Proven(said.user, credential=check.kept)
 
     def _bearer(self, message: bytes) -> Callable[[], Coroutine[Any, Any, Step]]:
         return partial(self._check_token, message)
@@ -358,9 +358,14 @@ class SignIn:
             principal != before.principal or mechanism != self._signed_in_by
         ):
             raise SignInRefused(f"{before.principal} signs in again as another", proven.user)
-        has_password = mechanism != OAUTHBEARER
-        if has_password and not self._may_stay(proven.user, mechanism, self._users()):
-            raise SignInRefused("the user was deleted meanwhile", proven.user)
+        credential = proven.credential
+        if credential is not None:
+            # It may have been long ago that it was looked up: the client says the next step when it
+            # likes, and a check waits its turn.
+            known = self._users().of(proven.user)
+            if known.get(credential.mechanism) != credential:
+                what = "password was changed" if known else "user was deleted"
+                raise SignInRefused(f"the {what} meanwhile", proven.user)
         self._exchange = None
         self._taken = self._count = 0
         self._visit.over()
@@ -369,7 +374,7 @@ class SignIn:
         self._connection.admit(caller)
         desk.broker.metrics.sign_ins += 1
         desk.broker.audit.signed_in(caller, mechanism)
-        if has_password:
+        if credential is not None:
             desk.sessions[self] = None
         lifetime_ms = _least(
             proven.lifetime_ms, self._listener.config.connections_max_reauth_ms or None
