@@ -51,26 +51,28 @@ def encode_marker(marker: Marker, *, leader_epoch: int) -> bytes:
     )
 
 
-def decode_marker(buffer: Buffer, position: int = 0) -> Marker | None:
-    """The marker at `position`; None for a control batch that ends none, or does not say how.
+def decode_marker(batch: Buffer) -> Marker | None:
+    """The marker in a batch; None for a control batch that ends none, or does not say how.
 
     It may be empty, or of another type. Newer versions may have more bytes behind the fields
     known here, and newer brokers other types: all are to be stepped over.
     """
-    header = read(buffer, position)
+    header = read(batch)
     if not header.is_control or header.record_count > 1:
-        raise CorruptMessage(f"batch at byte {position} is not a control batch of one record")
-    records = decode_batch(buffer, position)
+        raise CorruptMessage(
+            f"batch at offset {header.base_offset} is not a control batch of one record"
+        )
+    records = decode_batch(batch)
     if not records:
         return None
     (record,) = records
     if record.key is None or len(record.key) < _KEY.size:
-        raise CorruptMessage(f"control batch at byte {position}: key is cut")
+        raise CorruptMessage(f"control batch at offset {record.offset}: key is cut")
     _, marker_type = _KEY.unpack_from(record.key)
     if marker_type not in (MarkerType.ABORT, MarkerType.COMMIT):
         return None
     if record.value is None or len(record.value) < _VALUE.size:
-        raise CorruptMessage(f"control batch at byte {position}: value is cut")
+        raise CorruptMessage(f"control batch at offset {record.offset}: value is cut")
     _, coordinator_epoch = _VALUE.unpack_from(record.value)
     return Marker(
         MarkerType(marker_type),
