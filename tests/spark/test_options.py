@@ -207,6 +207,10 @@ def test_offsets_below_zero_are_names_of_the_ends_or_nothing(number: int) -> Non
     [
         ("topic", ""),
         ("topic", "or/ders"),
+        ("transactionalId", ""),
+        ("name", ""),
+        ("offsetsGroup", ""),
+        ("groupIdPrefix", ""),
         ("markerTopic", ".."),
         ("maxEncodedBytes", "lots"),
         ("kafka.compression.type", "zip"),

@@ -119,6 +119,16 @@ class Options:
         self._read.add(name.lower())
         return self._given.get(name.lower())
 
+    def named(self, name: str) -> str | None:
+        """A name of the user's own, which stands where it is given instead of ours."""
+
+        def parse(text: str) -> str:
+            if not text:
+                raise ValueError("it is a name, or left out")
+            return text
+
+        return self._parsed(name, None, parse)
+
     def topic(self, name: str) -> str | None:
         topic = self.text(name)
         if topic is not None:
