@@ -91,6 +91,17 @@ def test_a_folder_of_others_is_not_made_a_data_folder(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["letters.txt"]
 
 
+@pytest.mark.parametrize("folder", ["kept", "semel-data"])
+def test_a_folder_and_a_temporary_one_are_not_asked_for_at_once(
+    tmp_path: Path, folder: str
+) -> None:
+    file = tmp_path / "semel.toml"
+    file.write_text(f'[serve]\ndata = "{folder}"\n', encoding="utf-8")
+    for arguments in (["--data", folder], ["--config", str(file)]):
+        with pytest.raises(ConfigError, match=f"--data {folder} keeps data for good, and --eph"):
+            serve.main([*arguments, "--ephemeral", "--listen", "127.0.0.1:0"])
+
+
 def test_what_a_file_system_has_in_an_empty_folder_is_in_nobodys_way(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
     (tmp_path / ".keep").touch()

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from semel.broker import log
 from semel.errors import ConfigError
@@ -25,10 +25,17 @@ examples:
   semel serve --config semel.toml                settings, and options in a table [serve]
 """
 
+_DATA: Final = Path("semel-data")
+"""Where nobody named a folder: this very object."""
+
 
 def main(arguments: Sequence[str]) -> int:
     told = options_of(arguments)
     log.configure(told.log_level, told.log_format)
+    if told.ephemeral and told.data is not _DATA:
+        raise ConfigError(
+            f"--data {told.data} keeps data for good, and --ephemeral nothing: choose one"
+        )
     if not told.ephemeral and told.store is None:
         _check_folder(told.data)
     if told.workers != 1:
@@ -122,7 +129,7 @@ def parser() -> argparse.ArgumentParser:
         "--data",
         metavar="DIR",
         type=Path,
-        default=Path("semel-data"),
+        default=_DATA,
         help="the folder that holds everything (default: ./%(default)s)",
     )
     add(
