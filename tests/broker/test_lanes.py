@@ -34,8 +34,13 @@ from semel.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
 )
-from semel.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from semel.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from semel.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -333,6 +338,62 @@ async def test_without_the_catalogue_rounds_of_retention_keep_what_they_do_not_k
         await Retention(broker).round()
         (partition,) = broker.lanes.led[0].view.partitions()
         assert (partition.log_start_offset, partition.log_end_offset) == (0, 1)
+
+
+@on_two_lanes
+async def test_what_is_deleted_beside_a_round_ends_with_its_lane_and_is_no_fault(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        config = [CreatableTopicConfig("retention.ms", "1")]
+        request = CreateTopicsRequest([CreatableTopic("t", LANE_COUNT, 1, configs=config)])
+        (created,) = (await call(broker, "create_topics", 7, request)).topics
+        assert created.error_code == NONE
+        await produced(broker, over_both())
+        lane = broker.lanes.by_number[1]
+        retention, begun = Retention(broker), asyncio.Event()
+        first_kept = lane.log.first_kept
+        unreadable: list[Exception] = []
+
+        async def left(*arguments: Any) -> int:
+            begun.set()
+            # What a lane that was left waits for may never come.
+            await asyncio.sleep(3600)
+            return await first_kept(*arguments)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(lane.log, "first_kept", left)
+            patched.setattr(
+                broker, "found_unreadable", lambda where, error: unreadable.append(error)
+            )
+            deleting = asyncio.create_task(retention.delete_expired())
+            await begun.wait()
+            await broker.leading.step_down(1)
+            await elapse(1)
+            assert deleting.done()
+            await deleting
+        assert not unreadable
+        assert not retention._is_deleting
+        assert broker.lanes.controller.view.partition("t", 0).log_start_offset == 1
+
+
+@on_two_lanes
+async def test_replicas_by_hand_are_no_mistake_while_a_leader_is_looked_for(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        await create(broker, "grown")
+        await broker.leading.step_down(1)
+        by_hand = [CreatableReplicaAssignment(index, [1]) for index in range(LANE_COUNT)]
+        request = CreateTopicsRequest([CreatableTopic("t", -1, -1, by_hand)])
+        (created,) = (await call(broker, "create_topics", 7, request)).topics
+        assert created.error_code == LeaderNotAvailable.code
+        assert created.error_message == "who leads lane 1 is not known at the moment"
+        assignments = [CreatePartitionsAssignment([1]) for _ in range(LANE_COUNT)]
+        growing = CreatePartitionsRequest([CreatePartitionsTopic("grown", 4, assignments)])
+        (grown,) = (await call(broker, "create_partitions", 3, growing)).results
+        assert grown.error_code == LeaderNotAvailable.code
+        assert grown.error_message == "who leads lane 1 is not known at the moment"
 
 
 async def controllers(broker: Broker) -> list[int]:

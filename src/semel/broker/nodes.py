@@ -13,6 +13,7 @@ from semel.broker.answer import Call
 from semel.broker.elsewhere import Elsewhere
 from semel.broker.led_lanes import LedLanes
 from semel.broker.neighbour import Advertised, Neighbour
+from semel.errors import LeaderNotAvailable
 from semel.lane.leader import LedBy, Listeners, NodeAddress
 from semel.world import Clock
 
@@ -129,12 +130,14 @@ class Nodes:
         led_by = self.leader_of(lane, call)
         return None if led_by is None else led_by.address
 
-    def id_of_leader(self, lane: int) -> int | None:
-        """None if it is not known."""
+    def id_of_leader(self, lane: int) -> int:
+        """Raises LeaderNotAvailable while it is not known."""
         if lane in self._lanes.by_number:
             return self._own_id
         led_by = self._elsewhere.leader_of(lane)
-        return None if led_by is None else led_by.node_id
+        if led_by is None:
+            raise LeaderNotAvailable(f"who leads lane {lane} is not known at the moment")
+        return led_by.node_id
 
     def _address_of(self, node_id: int, call: Call) -> tuple[str, int]:
         """At its own port, where this client has found this machine, unless one is advertised."""

@@ -185,9 +185,9 @@ class Retention:
     async def delete_expired(self) -> None:
         """The first part of a round, for while another one still settles, which may take long."""
         for lane in self._broker.lanes.led:
-            if lane.is_leading and lane.view.is_retention_enforced:
+            if lane.view.is_retention_enforced:
                 with suppress(JournalFull):
-                    await self._delete_expired(lane)
+                    await lane.while_leading(self._delete_expired(lane))
 
     async def _delete_expired(self, lane: Lane) -> None:
         if not self._is_deleting:
