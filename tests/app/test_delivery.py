@@ -7,7 +7,9 @@ import pytest
 
 from semel import App, Record, Transaction
 from semel.app.delivery import AtLeastOnce, InTransactions, Meaning, NotDelivered
+from semel.app.member import ListenerMember
 from semel.app.outbox import Outgoing
+from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.producing.asynchronous import AsyncProducer
 from semel.client.producing.coordination import GroupMetadata
 from semel.errors import RequestTimedOut, UnknownTopicOrPartition
@@ -51,7 +53,7 @@ class RefusingProducer(NotingProducer):
 def test_a_producer_that_has_failed_says_nothing_more_when_it_is_closed() -> None:
     committed: list[object] = []
 
-    async def commit(offsets: object) -> None:
+    async def commit(offsets: object, membership: object) -> None:
         committed.append(offsets)
 
     delivery = AtLeastOnce(lambda: cast("AsyncProducer", RefusingProducer()), commit)
@@ -65,6 +67,32 @@ def test_a_producer_that_has_failed_says_nothing_more_when_it_is_closed() -> Non
 
     asyncio.run(scenario())
     assert not committed
+
+
+def test_offsets_are_committed_as_the_member_that_was_given_the_records() -> None:
+    committed: list[object] = []
+
+    class Joined:
+        membership = MEMBER
+
+        async def commit(self, offsets: object) -> None:
+            committed.append(offsets)
+
+    member = ListenerMember.__new__(ListenerMember)
+    member.consumer = cast("AsyncConsumer", Joined())
+    delivery = AtLeastOnce(lambda: cast("AsyncProducer", NotingProducer()), member._commit)
+    offsets = {TopicPartition("in", 0): 1}
+
+    async def scenario() -> None:
+        with pytest.raises(NotDelivered) as caught:
+            await delivery.deliver([], offsets, MEMBER._replace(generation_id=0))
+        assert caught.value.meaning is Meaning.AGAIN
+        assert caught.value.is_of_group
+        assert not committed
+        await delivery.deliver([], offsets, MEMBER)
+
+    asyncio.run(scenario())
+    assert committed == [offsets]
 
 
 def test_no_transaction_is_open_while_its_topics_are_looked_for() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from semel.app.delivery import Meaning, NotDelivered
-from semel.client.cluster.metadata import TopicRemade
+from semel.client.cluster.metadata import TopicGone, TopicRemade
 from semel.client.consuming.refusals import CommitFailed
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
 from semel.errors import (
@@ -17,6 +17,7 @@ from semel.errors import (
     RequestError,
     TopicAuthorizationFailed,
     UnknownMemberId,
+    UnknownTopicOrPartition,
     UnsupportedVersion,
 )
 
@@ -32,8 +33,10 @@ def because(failure: Exception, refusal: RequestError) -> Exception:
         (because(MustAbort(), IllegalGeneration()), Meaning.AGAIN),
         (because(MustAbort(), UnknownMemberId()), Meaning.AGAIN),
         (because(MustAbort(), TopicRemade("out")), Meaning.AGAIN),
-        # Of the offsets of an input: where to go on in another topic nobody can say.
-        (TopicRemade("in"), Meaning.FINAL),
+        (because(MustAbort(), UnknownTopicOrPartition("out")), Meaning.RECORDS),
+        (because(MustAbort(), TopicGone("in")), Meaning.AGAIN),
+        (TopicGone("in"), Meaning.AGAIN),
+        (TopicRemade("in"), Meaning.AGAIN),
         (because(MustAbort(), MessageTooLarge()), Meaning.RECORDS),
         (because(MustAbort(), TopicAuthorizationFailed()), Meaning.RECORDS),
         (because(MustStop(), ProducerFenced()), Meaning.AGAIN),

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from semel.app.outbox import Outgoing
-from semel.client.cluster.metadata import TopicRemade
+from semel.client.cluster.metadata import TopicGone, TopicRemade
 from semel.client.consuming.refusals import CommitFailed
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown, TransactionFailed
 from semel.client.producing.asynchronous import AsyncProducer, AsyncSent
@@ -88,19 +88,25 @@ class NotDelivered(SemelError):
         super().__init__(str(reason))
         self.__cause__ = reason
         self.meaning = meaning_of(reason)
-        self.is_of_group = isinstance(_refusal(reason), _OF_GROUP)
+        refusal = _refusal(reason)
+        self.is_of_group = isinstance(refusal, _OF_GROUP)
         """Whether the group has given the partitions to someone else."""
+        self.is_of_gone_input = isinstance(refusal, TopicGone)
+        """Whether a topic that was read does not exist."""
+        self.remade = refusal.name if isinstance(refusal, TopicRemade) else None
+        """The topic that is another one by now."""
 
 
 def meaning_of(reason: Exception) -> Meaning:
     refusal = _refusal(reason)
+    if isinstance(refusal, TopicGone | TopicRemade):
+        # No record is at fault: one that was read is waited for, and of one that was written to
+        # the next transaction takes what it is by now.
+        return Meaning.AGAIN
     if isinstance(refusal, _FAULTS_OF_RECORDS):
         return Meaning.RECORDS
     if isinstance(refusal, RequestError):
         is_passing = refusal.retriable or isinstance(refusal, _PASSING)
-        if isinstance(reason, MustAbort) and isinstance(refusal, TopicRemade):
-            # A topic that was written to is another one by now, which the next transaction takes.
-            is_passing = True
         return Meaning.AGAIN if is_passing else Meaning.FINAL
     return Meaning.FINAL if isinstance(reason, MustStop) else Meaning.AGAIN
 
@@ -185,7 +191,7 @@ class AtLeastOnce:
     def __init__(
         self,
         make_producer: Callable[[], AsyncProducer],
-        commit: Callable[[Offsets], Awaitable[object]],
+        commit: Callable[[Offsets, GroupMetadata], Awaitable[object]],
     ) -> None:
         self._make_producer = make_producer
         self._commit = commit
@@ -201,7 +207,7 @@ class AtLeastOnce:
             await self.close()
             raise NotDelivered(failure) from failure
         try:
-            await self._commit(offsets)
+            await self._commit(offsets, membership)
         except (CommitFailed, RequestError) as failure:
             raise NotDelivered(failure) from failure
 

@@ -14,7 +14,14 @@ from semel.app import portion as portions
 from semel.app.backlog import Backlog
 from semel.app.calling import OwnThread, in_thread, on_loop
 from semel.app.cycle import CycleOutcome, Steps, all_at_once, doubt, one_by_one
-from semel.app.delivery import AtLeastOnce, Carrier, InTransactions, Meaning, NotDelivered
+from semel.app.delivery import (
+    AtLeastOnce,
+    Carrier,
+    InTransactions,
+    Meaning,
+    NotDelivered,
+    Offsets,
+)
 from semel.app.failure import Failure, ListenerFailed, failed_for_good, in_words
 from semel.app.failure_log import FailureLog
 from semel.app.listener import Listener
@@ -25,6 +32,7 @@ from semel.app.portion import Portion
 from semel.app.progress import Counts, ListenerState
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.record import Record
+from semel.client.consuming.refusals import CommitFailed
 from semel.client.producing.asynchronous import AsyncProducer
 from semel.client.producing.coordination import GroupMetadata
 from semel.errors import RequestError, SemelError
@@ -59,7 +67,7 @@ class ListenerMember:
         self._transactions = InTransactions(equipment.make_transactional_producer)
         self._carrier: Carrier = self._transactions
         if not listener.is_transactional:
-            self._carrier = AtLeastOnce(equipment.make_producer, self.consumer.commit)
+            self._carrier = AtLeastOnce(equipment.make_producer, self._commit)
         self._backlog = Backlog(listener.rules.retry_policy)
         self._thread: OwnThread | None = None
         self._loop = asyncio.get_running_loop()
@@ -294,6 +302,12 @@ class ListenerMember:
         if outcome.doubted_for is not None:
             self._failure_log.in_doubt(record_count, outcome.doubted_for)
 
+    async def _commit(self, offsets: Offsets, membership: GroupMetadata) -> None:
+        """As the member that was given the records."""
+        if self.consumer.membership != membership:
+            raise CommitFailed("the group has gone on without this member, which has joined anew")
+        await self.consumer.commit(offsets)
+
     async def _cope(
         self,
         portion: Portion,
@@ -311,9 +325,18 @@ class ListenerMember:
                 if outcome.too_slow is not None:
                     self._count_too_slow(outcome.too_slow)
                 await self._rejoin(membership)
+            elif failure.is_of_gone_input:
+                # Before anything is waited for: from where it is made anew it has a start of its
+                # own, which must not be left again.
+                self._return_to(portion.firsts)
+                await self._pause()
+                return
             else:
                 await self._pause()
-            await self._return_to_committed(portion.firsts)
+            lost = [each for each in portion.firsts if each.topic == failure.remade]
+            self._backlog.drop(lost)
+            kept = {each: at for each, at in portion.firsts.items() if each not in lost}
+            await self._return_to_committed(kept)
         elif failure.meaning is Meaning.FINAL or is_letter:
             raise ListenerFailed(self._listener.name, str(reason), reason)
         else:
@@ -355,11 +378,15 @@ class ListenerMember:
                     raise
                 await self._pause()
             else:
-                self._backlog.drop(mine)
-                for partition in mine:
-                    self.consumer.seek(partition, committed.get(partition, firsts[partition]))
-                self._hold_and_let_go()
+                self._return_to({each: committed.get(each, firsts[each]) for each in mine})
                 return
+
+    def _return_to(self, offsets: dict[TopicPartition, int]) -> None:
+        mine = self._still_mine(offsets)
+        self._backlog.drop(mine)
+        for partition in mine:
+            self.consumer.seek(partition, offsets[partition])
+        self._hold_and_let_go()
 
     def _still_mine(self, partitions: Any) -> list[TopicPartition]:
         return [partition for partition in partitions if partition in self.consumer.assignment]

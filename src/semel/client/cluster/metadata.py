@@ -25,6 +25,10 @@ class TopicRemade(UnknownTopicId):
         return TopicRemade, (self.name,)
 
 
+class TopicGone(UnknownTopicOrPartition):
+    """A topic does not exist, of which offsets are to be committed; it is one that was read."""
+
+
 class PartitionMetadata(NamedTuple):
     partition: int
     leader_id: int

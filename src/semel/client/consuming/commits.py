@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 from semel.client.cluster.metadata import TopicRemade
+from semel.client.connecting.topic_ids import NO_ID
 from semel.client.consuming.actions import NOBODY, MemberIdentity
 from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.membership_loop import MembershipLoop
@@ -55,8 +56,11 @@ class Commits:
         if offsets is None:
             return self._positions.delivered()
         as_topic_partitions(offsets)
+        ids = self._positions.topic_ids()
+        named = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
         return {
-            TopicPartition(*partition): Position(offset) for partition, offset in offsets.items()
+            partition: Position(offset, topic_id=ids.get(partition, NO_ID))
+            for partition, offset in named.items()
         }
 
     async def commit(

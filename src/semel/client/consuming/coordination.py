@@ -12,7 +12,7 @@ from typing import TypeVar
 from semel.client.cluster.calls import raise_for
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.group_offsets import group_offsets
-from semel.client.cluster.metadata import TopicRemade
+from semel.client.cluster.metadata import TopicGone, TopicRemade
 from semel.client.connecting.connection import Messages
 from semel.client.consuming.actions import Join, MemberIdentity, Sync
 from semel.client.consuming.completed_fetch import NO_EPOCH
@@ -23,6 +23,7 @@ from semel.errors import (
     RequestError,
     RequestTimedOut,
     UnknownTopicId,
+    UnknownTopicOrPartition,
     UnsupportedVersion,
 )
 from semel.types import TopicPartition
@@ -164,7 +165,10 @@ class GroupCoordination:
                     partition = TopicPartition(topic.name, each.partition_index)
                     if each.error_code == UnknownTopicId.code:
                         raise TopicRemade(topic.name)
-                    raise_for(each.error_code, f"offset of {partition} for {self._subject}")
+                    subject = f"offset of {partition} for {self._subject}"
+                    if each.error_code == UnknownTopicOrPartition.code:
+                        raise TopicGone(f"{subject}: the topic does not exist")
+                    raise_for(each.error_code, subject)
 
         await self._within(timeout_ms, attempt)
 

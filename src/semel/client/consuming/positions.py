@@ -114,6 +114,12 @@ class Positions:
             self._replaced_ids |= replaced
         return lost
 
+    def topic_ids(self) -> dict[TopicPartition, bytes]:
+        """Of the topics that were read at these positions."""
+        with self._lock:
+            states = self._states.items()
+            return {partition: one.topic_id for partition, one in states if one.was_read}
+
     def was_read(self, spot: Spot) -> None:
         """A fetch at this spot was answered."""
         with self._lock:

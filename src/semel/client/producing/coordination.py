@@ -6,8 +6,9 @@ from typing import NamedTuple, TypeVar
 
 from semel.client.cluster.calls import raise_for
 from semel.client.cluster.cluster import Cluster, CoordinatorOf
+from semel.client.cluster.metadata import TopicGone
 from semel.client.connecting.connection import IMPLICIT_PARTITIONS, Messages
-from semel.errors import OperationNotAttempted
+from semel.errors import OperationNotAttempted, UnknownTopicOrPartition
 from semel.types import NO_PRODUCER, NO_PRODUCER_ID, ProducerIdAndEpoch, TopicPartition
 from semel.wire.messages import (
     add_offsets_to_txn,
@@ -154,7 +155,10 @@ class TransactionCoordination:
             for topic in reply.topics:
                 for each in topic.partitions:
                     partition = TopicPartition(topic.name, each.partition_index)
-                    raise_for(each.error_code, f"offset of group {group.group_id} in {partition}")
+                    subject = f"offset of group {group.group_id} in {partition}"
+                    if each.error_code == UnknownTopicOrPartition.code:
+                        raise TopicGone(f"{subject}: the topic does not exist")
+                    raise_for(each.error_code, subject)
 
         await self._cluster.retry(attempt, self._timeout_ms)
 
