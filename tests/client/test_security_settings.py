@@ -167,7 +167,9 @@ def test_clients_take_them_when_they_are_made() -> None:
         lambda: semel.App("one", security=wrong),
         lambda: semel.read("topic", bootstrap_servers="one", security=wrong),
     ):
-        with pytest.raises(ConfigError, match=r"security: security\.protocol is 'tls'"):
+        with pytest.raises(
+            ConfigError, match=r"security: security\.protocol is 'TLS': it is one of"
+        ):
             make()
     with pytest.raises(ConfigError, match="is of type str"):
         semel.Producer("one", security="SSL")  # type: ignore[arg-type]
