@@ -3,6 +3,7 @@
 Some read all that there is, and some what is committed.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from semel.errors import (
@@ -41,7 +42,9 @@ READ_COMMITTED = 1
 ISOLATION_SINCE = 2
 
 
-class Reader:
+class _Follower(ABC):
+    """Connects, reads on and looks around, and begins anew when the connection is lost."""
+
     def __init__(
         self,
         client: Client,
@@ -66,10 +69,19 @@ class Reader:
                     await self._fetch(connection)
                     if self._client.rng.random() < 0.1:
                         await self._look_around(connection)
-                        await self._trespass(connection)
                     await self._client.think()
             except Lost:
                 await self._client.back_off()
+
+    @abstractmethod
+    async def _fetch(self, connection: Connection) -> None: ...
+
+    @abstractmethod
+    async def _look_around(self, connection: Connection) -> None: ...
+
+
+class Reader(_Follower):
+    """Of all that there is."""
 
     async def _fetch(self, connection: Connection) -> None:
         rng = self._client.rng
@@ -120,38 +132,15 @@ class Reader:
         if connection.term >= 0:
             asked = self._client.rng.randint(0, connection.term)
             self._client.history.note(await term_end_of(connection, partition, asked))
+        await self._trespass(connection)
 
 
-class CommittedReader:
+class CommittedReader(_Follower):
     """Under read_committed: it drops what the broker calls aborted, and steps over markers."""
 
-    def __init__(
-        self,
-        client: Client,
-        partitions: Sequence[TopicPartition],
-        *,
-        begins_anywhere: bool = False,
-    ) -> None:
-        self._client = client
-        self._positions = dict.fromkeys(partitions, 0)
-        self._begins_anywhere = begins_anywhere
-
-    async def run(self) -> None:
-        while True:
-            connection = await self._client.connect(next(iter(self._positions)))
-            if self._client.rng.random() < 0.3:
-                self._positions = dict.fromkeys(self._positions, 0)
-            try:
-                if self._begins_anywhere:
-                    await begin_anywhere(self._client, connection, self._positions)
-                while True:
-                    await self._fetch(connection)
-                    if self._client.rng.random() < 0.1:
-                        partition = self._client.rng.choice(list(self._positions))
-                        self._client.history.note(await stable_end_of(connection, partition))
-                    await self._client.think()
-            except Lost:
-                await self._client.back_off()
+    async def _look_around(self, connection: Connection) -> None:
+        partition = self._client.rng.choice(list(self._positions))
+        self._client.history.note(await stable_end_of(connection, partition))
 
     async def _fetch(self, connection: Connection) -> None:
         rng = self._client.rng
