@@ -12,6 +12,7 @@ from semel.broker.joins import Joins
 from semel.lane import facts, opening, participating, transactions
 from semel.lane.commands import Decided
 from semel.lane.joined import JoinedTransactions, LastEnded
+from semel.lane.lane import Lane
 from semel.lane.participating import EndJoined, ForgetEnds, Joining, ProduceJoined, Vote
 from semel.lane.state import LaneState
 from semel.lane.view import LaneView
@@ -62,6 +63,10 @@ def a_late_key_is_used(patch: Patch) -> None:
 
 def a_key_is_given_unwritten(patch: Patch) -> None:
     patch.setattr(lane_calls, "_join", _hasty(lane_calls._join))
+
+
+def a_key_is_given_under_any_epoch(patch: Patch) -> None:
+    patch.setattr(Lane, "is_epoch_durable", lambda self, transactional_id: True)
 
 
 # 20
@@ -331,6 +336,9 @@ LANES_BUGS = [
     LanesBug(19, a_lane_may_join_in_any_term, rules.a_lane_joins_in_one_term),
     LanesBug(19, a_late_key_is_used, rules.a_join_that_comes_back_after_the_end_is_void),
     LanesBug(19, a_key_is_given_unwritten, rules.a_join_is_written_before_it_is_answered),
+    LanesBug(
+        19, a_key_is_given_under_any_epoch, rules.a_key_is_given_under_an_epoch_that_is_durable
+    ),
     LanesBug(
         20, who_holds_nothing_votes_without_a_frame, rules.who_holds_nothing_remembers_its_vote
     ),

@@ -212,6 +212,27 @@ async def a_join_is_written_before_it_is_answered(world: World) -> None:
     assert isinstance(await answering, MayJoin)
 
 
+async def a_key_is_given_under_an_epoch_that_is_durable(world: World) -> None:
+    """Who leads instead of this one may have issued the same number: the write would join what
+    nobody there knows."""
+    producer = await world.producer()
+    name = transactional_id_in(world.broker, 0)
+    device = world.machine.devices[0]
+    device.holds_syncs = True
+    issuing = asyncio.ensure_future(HandledProducer(world.broker, name).init())
+    await elapse(0.1)
+    epoch = ProducerEpoch(producer.epoch + 1)
+    asked = AskToJoin(
+        name, ProducerId(producer.producer_id), epoch, 2, (("t", 1),), 1, world.term(1)
+    )
+    answering = asyncio.ensure_future(world.broker.peers.ask(0, asked))
+    await elapse(1)
+    world.check(not answering.done(), "a key was given under an epoch that nobody can know of")
+    device.release()
+    assert isinstance(await answering, MayJoin)
+    assert await issuing == NONE
+
+
 # 20: voting
 
 
@@ -710,6 +731,7 @@ RULES: list[tuple[int, Schedule]] = [
     (19, a_lane_joins_in_one_term),
     (19, a_join_that_comes_back_after_the_end_is_void),
     (19, a_join_is_written_before_it_is_answered),
+    (19, a_key_is_given_under_an_epoch_that_is_durable),
     (20, who_holds_nothing_remembers_its_vote),
     (20, a_vote_is_durable_before_it_is_told),
     (20, in_a_new_term_the_vote_is_no),

@@ -116,7 +116,12 @@ async def _join(broker: "Broker", lane: Lane, call: AskToJoin) -> AnyReply:
     assert current is not None
     assert current.key is not None, current
     key = current.key
-    await lane.until(lane.when_all_written)
+    if lane.is_epoch_durable(name):
+        await lane.until(lane.when_all_written)
+    else:
+        # The client has it from one that leads instead of this one, and has counted as far: under
+        # this key its records would belong to a transaction that nobody there knows.
+        await lane.until(lane.when_all_durable)
     return MayJoin(key)
 
 
