@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -12,7 +14,7 @@ import pytest
 import semel
 from client.leaver import Leaver
 from semel.client.cluster.loop_thread import LoopThread
-from semel.errors import NotInOrder
+from semel.errors import ConfigError, NotInOrder
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support import topics
@@ -93,16 +95,31 @@ def test_a_forked_process_is_refused_and_its_parent_goes_on(
         producer.send(topic, b"before").result(30)
         consumer.assign([TopicPartition(topic, 0)])
         assert [each.value for each in consumer.poll(30_000)] == [b"before"]
-        with warnings.catch_warnings():
-            # Python 3.12 and later warn of any fork beside threads: just that is tried here.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()
-        if child == 0:
-            _end_with(lambda: _be_refused(producer, consumer, topic))
-        _, status = os.waitpid(child, 0)
-        assert status == 0
+        _do_forked(lambda: _be_refused(producer, consumer, topic))
         producer.send(topic, b"after").result(30)
         assert [each.value for each in consumer.poll(30_000)] == [b"after"]
+
+
+def test_a_producer_that_could_not_be_made_leaves_a_fork_as_it_is(
+    semel_broker: Broker, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers, topic = semel_broker.bootstrap_servers, topics.name_for(request)
+    topics.create(servers, topic, 1)
+    untold: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda each: untold.append(each.exc_value))
+    # What was raised holds the producer that raised it.
+    with pytest.raises(ConfigError) as held, semel.Producer("one:port"):
+        pass
+    with semel.Producer(servers) as producer:
+        producer.send(topic, b"before").result(30)
+
+        def be_refused() -> None:
+            with pytest.raises(NotInOrder, match="after the fork"):
+                producer.send(topic, b"child")
+            assert not untold
+
+        _do_forked(be_refused)
+    assert "not an address" in str(held.value)
 
 
 def _be_refused(producer: semel.Producer, consumer: semel.Consumer, topic: str) -> None:
@@ -121,11 +138,25 @@ def _be_refused(producer: semel.Producer, consumer: semel.Consumer, topic: str) 
     assert threading.active_count() == 1
 
 
+def _do_forked(act: Callable[[], object]) -> None:
+    with warnings.catch_warnings():
+        # Python 3.12 and later warn of any fork beside threads: just that is tried here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        _end_with(act)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+
+
 def _end_with(act: Callable[[], object]) -> None:
     signal.alarm(30)
     status = 1
     try:
         act()
         status = 0
+    except BaseException:  # noqa: BLE001 - nobody else could tell of it.
+        traceback.print_exc()
+        sys.stderr.flush()
     finally:
         os._exit(status)

@@ -25,9 +25,12 @@ class LoopThread:
         self,
         subject: str,
         main: Callable[[Callable[[], None]], Coroutine[Any, Any, None]],
-        when_forked: Callable[[], object] = lambda: None,
+        when_forked: Callable[[NotInOrder], object] = lambda refusal: None,
     ) -> None:
-        """`when_forked` is called in a forked process, where a lock may be held for ever."""
+        """`when_forked` is called in a forked process, where a lock may be held for ever.
+
+        It is given what every call raises there: whoever has it may not have been made to its end.
+        """
         self._subject = subject
         self._main = main
         self.when_forked = when_forked
@@ -179,7 +182,7 @@ _all: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()
 def _forked() -> None:
     for each in _all:
         each.is_forked = True
-        each.when_forked()
+        each.when_forked(each.closed())
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -101,9 +101,9 @@ class Producer:
         """Run this in the producer's thread, and wait for it."""
         return self._thread.call(work(self._machinery))
 
-    def _hinder(self) -> None:
+    def _hinder(self, refusal: NotInOrder) -> None:
         """Let no record be taken that nobody would send."""
-        self._core.fatal = self._thread.closed()
+        self._core.fatal = refusal
         # What failed before the fork is told by the parent.
         self._core.failures = Failures()
 
