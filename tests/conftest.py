@@ -1,10 +1,7 @@
 """What every test shares: properties are judged by their outcome, not by the clock."""
 
-import gc
-import logging
 import signal
-import warnings
-from collections.abc import Iterator
+import socket
 from typing import Any
 
 import pytest
@@ -17,11 +14,6 @@ settings.load_profile("repeated")
 
 # A shell has what it runs in the background ignore interrupts, which some tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-REFUSED = (
-    r"unclosed <socket\.socket fd=\d+, family=\d+, type=1, proto=6, laddr=\('0\.0\.0\.0', \d+\)>"
-)
-"""It has an end here and none there."""
 
 SPARK = "tests/spark/"
 LONG = (
@@ -39,17 +31,22 @@ OF_ONE_SESSION = frozenset(
 
 
 @pytest.fixture
-def sockets_of_refused_connects_may_be_left() -> Iterator[None]:
-    """For tests with kafka-python beside brokers that go away: it drops a socket whose connect was
-    refused without closing it. None is left to the collector of another test."""
-    log = logging.getLogger("kafka")
-    # What it complains of is kept until the test has ended, and holds those sockets.
-    log.setLevel(logging.CRITICAL)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", REFUSED, ResourceWarning)
-        yield
-        gc.collect()
-    log.setLevel(logging.NOTSET)
+def connects_in_vain_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests with kafka-python beside brokers that go away: it drops, without closing it, the
+    socket of a connect that was refused, or given up because the client is closed."""
+    # Here alone: most tests have nothing to do with it.
+    from kafka.net import KafkaNetSocket
+
+    connect = KafkaNetSocket.sock_connect
+
+    async def sock_connect(self: Any, net: Any, sock: socket.socket, *to: Any, **until: Any) -> Any:
+        try:
+            return await connect(self, net, sock, *to, **until)
+        except BaseException:
+            sock.close()
+            raise
+
+    monkeypatch.setattr(KafkaNetSocket, "sock_connect", sock_connect)
 
 
 @pytest.hookimpl(optionalhook=True)

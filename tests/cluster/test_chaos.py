@@ -11,7 +11,7 @@ from semel.testing import Cluster
 TAKEOVERS = 3
 
 
-@pytest.mark.usefixtures("sockets_of_refused_connects_may_be_left")
+@pytest.mark.usefixtures("connects_in_vain_are_closed")
 def test_nothing_is_lost_doubled_torn_or_stuck_over_takeovers(tmp_path: Path) -> None:
     with Cluster(proxied=True) as cluster:
         run = Run(Nodes(cluster), tmp_path / "history", seed=3, say=print)

@@ -39,5 +39,5 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 
 @pytest.fixture(autouse=True)
-def clients(sockets_of_refused_connects_may_be_left: None) -> None:
-    """Of all that run here some leave them."""
+def clients(connects_in_vain_are_closed: None) -> None:
+    """Of all that run here some are in vain."""

@@ -12,7 +12,7 @@ WORKERS = 3
 STRIKES = 4
 
 
-@pytest.mark.usefixtures("sockets_of_refused_connects_may_be_left")
+@pytest.mark.usefixtures("connects_in_vain_are_closed")
 def test_nothing_is_lost_doubled_torn_or_stuck_while_workers_die(tmp_path: Path) -> None:
     with Broker(data=tmp_path / "data", workers=WORKERS) as broker:
         run = Run(Workers(broker, WORKERS), tmp_path / "history", seed=2, say=print)
