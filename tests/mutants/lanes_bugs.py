@@ -10,6 +10,7 @@ from semel.broker import lane_calls
 from semel.broker.commits import Commits, _Courier
 from semel.broker.joins import Joins
 from semel.lane import facts, opening, participating, transactions
+from semel.lane.calls import Outcome
 from semel.lane.commands import Decided
 from semel.lane.joined import JoinedTransactions, LastEnded
 from semel.lane.lane import Lane
@@ -17,6 +18,7 @@ from semel.lane.participating import EndJoined, ForgetEnds, Joining, ProduceJoin
 from semel.lane.state import LaneState
 from semel.lane.view import LaneView
 from semel.transactions import ending, joining
+from semel.transactions.transaction import Status
 from semel.types import Term
 from support import lanes_rules as rules
 from support.lanes_rules import Schedule
@@ -255,6 +257,18 @@ def what_is_not_known_is_open(patch: Patch) -> None:
     patch.setattr(LaneView, "outcome", undecided)
 
 
+def the_last_of_its_producer_is_taken_for_it(patch: Patch) -> None:
+    outcome = LaneView.outcome
+
+    def hasty(self: LaneView, key: Any) -> Any:
+        current = self._state.transactions.of_producer(key.producer_id)
+        if current is not None and current.key == key and current.status is Status.COMPLETE_COMMIT:
+            return Outcome(key, True, current.producer_epoch, self._state.term)
+        return outcome(self, key)
+
+    patch.setattr(LaneView, "outcome", hasty)
+
+
 # 27
 
 
@@ -368,6 +382,11 @@ LANES_BUGS = [
         26, outcomes_are_forgotten_unconfirmed, rules.outcomes_are_kept_until_all_have_confirmed
     ),
     LanesBug(26, what_is_not_known_is_open, rules.what_a_coordinator_does_not_know_was_aborted),
+    LanesBug(
+        26,
+        the_last_of_its_producer_is_taken_for_it,
+        rules.what_was_aborted_stays_so_whatever_its_producer_commits_next,
+    ),
     LanesBug(27, a_no_spends_no_tv1_epoch, rules.after_a_no_a_repeated_tv1_commit_hears_the_same),
     LanesBug(27, a_no_is_forgotten, rules.after_a_no_a_repeated_tv2_commit_hears_the_same),
     LanesBug(28, nothing_is_voided, rules.a_late_join_does_not_pass_for_the_next_transaction),

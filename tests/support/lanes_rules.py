@@ -532,6 +532,30 @@ async def what_a_coordinator_does_not_know_was_aborted(world: World) -> None:
     world.check(False, "an older coordinator tells of a term that it does not know")
 
 
+async def what_was_aborted_stays_so_whatever_its_producer_commits_next(world: World) -> None:
+    """A lane whose join its coordinator has lost asks late, when a transaction that needed no key
+    was committed behind the one that it asks about."""
+    producer = await world.producer()
+    assert (await producer.produce("t", b"known", 1)).error_code == NONE
+    await world.durable(0)
+    assert (await producer.produce("t", b"lost", 2)).error_code == NONE
+    world.machine.devices[0].holds_syncs = True
+    ending = asyncio.ensure_future(producer.end(commit=True))
+    await elapse(0.5)
+    asks = is_a(AskOutcomes)
+    world.wire.held.append(asks)
+    await world.power_loss(0)
+    await elapse(SETTLED_S)
+    world.check(await ending != NONE, "what its coordinator has lost is committed")
+    next_one = await world.producer()
+    assert (await next_one.produce("t", b"next", 0)).error_code == NONE
+    assert await next_one.end(commit=True) == NONE
+    world.wire.held.remove(asks)
+    await elapse(SETTLED_S)
+    world.check(not world.broker.lanes.by_number[2].view.has_joined, "it is open for ever")
+    world.check(await world.values(2) == [], "a part of what was aborted is committed")
+
+
 # 27: a no
 
 
@@ -751,6 +775,7 @@ RULES: list[tuple[int, Schedule]] = [
     (26, an_abort_is_durable_before_it_is_told),
     (26, outcomes_are_kept_until_all_have_confirmed),
     (26, what_a_coordinator_does_not_know_was_aborted),
+    (26, what_was_aborted_stays_so_whatever_its_producer_commits_next),
     (27, after_a_no_a_repeated_tv1_commit_hears_the_same),
     (27, after_a_no_a_repeated_tv2_commit_hears_the_same),
     (28, a_late_join_does_not_pass_for_the_next_transaction),

@@ -20,7 +20,7 @@ from semel.lane.state import LaneState
 from semel.log.partition import Partition, TermStart, check_leader_epoch
 from semel.log.producers import Producer
 from semel.transactions.key import TransactionKey, Turn
-from semel.transactions.transaction import Status, Transaction
+from semel.transactions.transaction import Transaction
 from semel.types import (
     GroupId,
     Offset,
@@ -349,11 +349,10 @@ class LaneView:
             epochs = ProducerEpoch(decided.producer_epoch), Term(decided.coordinator_epoch)
             return Outcome(key, decided.commit, *epochs)
         current = self._state.transactions.of_producer(key.producer_id)
-        if current is not None and current.key == key:
-            if current.is_open and current.lanes:
-                return None
-            if current.status is Status.COMPLETE_COMMIT:
-                return Outcome(key, True, current.producer_epoch, self._state.term)
+        if current is not None and current.key == key and current.is_open and current.lanes:
+            return None
+        # Nothing is concluded from how its producer's last one ended: that may have been another,
+        # in this lane alone, which needs no key of its own.
         return Outcome(key, False, key.producer_epoch, self._state.term)
 
     def unconfirmed(self) -> Iterator[tuple[int, Outcome]]:
