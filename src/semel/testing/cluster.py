@@ -154,7 +154,7 @@ class Cluster:
         """By id, from 1 on."""
         self.store = store
         """The URL of the store."""
-        self._journal = journal
+        self.journal = journal
         self._settings_of_stores: ClusterSettings | None = None
         self._server_port = 0
         self._stack = ExitStack()
@@ -340,10 +340,10 @@ class Cluster:
     def _begin_on_store(self, folder: Path) -> None:
         if not self.store:
             self.store = f"file://{folder / 'store'}"
-        self._create(ClusterSettings.of(self.store, journal=self._journal, is_ephemeral=True))
+        self._create(ClusterSettings.of(self.store, journal=self.journal, is_ephemeral=True))
         places = ["--store", self.store]
-        if self._journal is not None:
-            places += ["--journal", self._journal]
+        if self.journal is not None:
+            places += ["--journal", self.journal]
         for node_id in range(1, self._count + 1):
             self.nodes[node_id] = Node(node_id, places, self._settings, {"TMPDIR": str(folder)})
 
