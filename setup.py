@@ -13,14 +13,14 @@ COMPILED = """
     types world arrivals deadlines durations
     wire/primitives wire/messages/produce wire/messages/fetch wire/messages/end_txn
     records/batch records/checksum records/compression records/control records/fields
-    records/partitioning records/records records/scanning records/varint
+    records/header records/partitioning records/records records/scanning records/varint
     log/partition log/producers log/transactions
     compaction/keys compaction/passes compaction/rewriting compaction/transactions
     transactions/commands transactions/coordinator transactions/dialect transactions/ending
     transactions/epochs transactions/joining transactions/outcome
     transactions/records transactions/store
-    lane/catalogue lane/clock lane/commands lane/frame lane/lane lane/opening lane/producing
-    lane/partition_log lane/state lane/transactions lane/view
+    lane/catalogue lane/clock lane/commands lane/frame lane/lane lane/opening
+    lane/producing lane/partition_log lane/state lane/transactions lane/view
     journal/compacted journal/containers journal/frames journal/index journal/index_files
     journal/index_in_memory journal/rows journal/sealed journal/stretch journal/tail
     journal/file/commit journal/file/disk journal/file/journal journal/file/segments

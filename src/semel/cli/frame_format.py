@@ -3,8 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from msgspec.structs import asdict
-
 from semel.cli.record_format import add_content
 from semel.cli.times import moment_in_words
 from semel.errors import CorruptMessage, UnsupportedCompressionType
@@ -140,7 +138,7 @@ def _batch_as_json(batch: ShownBatch, *, records: bool) -> dict[str, object]:
         "compression_type": _compression(header.compression),
         "is_transactional": header.is_transactional,
         "marker": None if marker is None else marker.type.name.lower(),
-        **asdict(header),
+        **header.named_fields(),
     }
     if records:
         try:

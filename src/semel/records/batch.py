@@ -6,9 +6,7 @@ offset and the leader epoch, which only the broker knows, lie before it and can 
 
 import struct
 from collections.abc import Iterator
-from typing import Any, Final
-
-from msgspec.structs import astuple
+from typing import Final
 
 from semel.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, UnsupportedCompressionType
 from semel.records.checksum import crc32c
@@ -24,7 +22,6 @@ from semel.types import NO_PRODUCER_ID, Buffer, ProducerEpoch, ProducerId, Seque
 _BEFORE: Final = struct.Struct(">qiibI")
 _CHECKED: Final = struct.Struct(">hiqqqhii")
 """The header before and behind the point from which the checksum counts."""
-_CHECKED_FIELD: Final = 5
 _LENGTH: Final = struct.Struct(">i")
 
 HEADER_SIZE: Final = 61
@@ -46,16 +43,12 @@ _CHECKED_FROM: Final = 21
 _COMPRESSION_MAX: Final = 4
 
 
-def _header(fields: tuple[Any, ...]) -> BatchHeader:
-    return BatchHeader(*fields)
-
-
 def read(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`, with its length and magic checked and nothing else."""
     available = len(buffer) - position
     if available < HEADER_SIZE:
         raise CorruptMessage(f"batch at byte {position}: header cut at {available} bytes")
-    header = _header(unpack_header(buffer, position))
+    header = unpack_header(buffer, position)
     if header.magic != MAGIC:
         raise CorruptMessage(f"batch at byte {position}: magic {header.magic}, not {MAGIC}")
     if not HEADER_SIZE <= header.length + COUNTED_FROM <= available:
@@ -101,50 +94,37 @@ def admit(records: memoryview) -> BatchHeader:
     size = len(records)
     if size < HEADER_SIZE:
         raise _cut_short(size)
-    # Each field by its name here, since reading one of a tuple takes longer.
-    fields = unpack_header(records)
-    (
-        base_offset,
-        length,
-        _,
-        magic,
-        checksum,
-        attributes,
-        last_offset_delta,
-        _,
-        max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
-    ) = fields
-    if magic != MAGIC:
-        raise InvalidRecord(f"batch has magic {magic}, only {MAGIC} is accepted")
+    header = unpack_header(records)
+    length, record_count = header.length, header.record_count
+    attributes, producer_id = header.attributes, header.producer_id
+    if header.magic != MAGIC:
+        raise InvalidRecord(f"batch has magic {header.magic}, only {MAGIC} is accepted")
     if length + COUNTED_FROM != size:
         raise _wrong_length(length, size)
-    if crc32c(records[_CHECKED_FROM:]) != checksum:
+    if crc32c(records[_CHECKED_FROM:]) != header.checksum:
         raise CorruptMessage(f"batch of {size} bytes does not have the checksum it carries")
-    if record_count < 1 or last_offset_delta != record_count - 1:
+    if record_count < 1 or header.last_offset_delta != record_count - 1:
         raise InvalidRecord(
-            f"batch has {record_count} records but a last offset delta of {last_offset_delta}"
+            f"batch has {record_count} records "
+            f"but a last offset delta of {header.last_offset_delta}"
         )
     if (
         record_count * RECORD_SIZE_MIN > length - _RECORDS_FROM
         and not attributes & COMPRESSION_MASK
     ):
         raise InvalidRecord(f"batch has {record_count} records in {length - _RECORDS_FROM} bytes")
-    if base_offset != 0:
-        raise InvalidRecord(f"base offset of a produced batch is {base_offset}, not 0")
-    if max_timestamp_ms < NO_TIMESTAMP_MS:
-        raise InvalidTimestamp(f"largest timestamp of the batch is {max_timestamp_ms}")
+    if header.base_offset != 0:
+        raise InvalidRecord(f"base offset of a produced batch is {header.base_offset}, not 0")
+    if header.max_timestamp_ms < NO_TIMESTAMP_MS:
+        raise InvalidTimestamp(f"largest timestamp of the batch is {header.max_timestamp_ms}")
     if producer_id >= 0:
-        if producer_epoch < 0 or base_sequence < 0:
+        if header.producer_epoch < 0 or header.base_sequence < 0:
             raise InvalidRecord(
-                f"producer {producer_id} sent epoch {producer_epoch} and sequence {base_sequence}"
+                f"producer {producer_id} sent epoch {header.producer_epoch} "
+                f"and sequence {header.base_sequence}"
             )
     elif producer_id != NO_PRODUCER_ID:
         raise InvalidRecord(f"producer id {producer_id} is negative")
-    header = BatchHeader(*fields)
     # Most batches have no flag, so that one comparison settles all of them.
     if not 0 <= attributes <= _COMPRESSION_MAX:
         _check_flags(attributes, producer_id)
@@ -211,7 +191,16 @@ def with_producer(
 
 def sealed(header: BatchHeader, records: Buffer) -> bytes:
     """The batch of this header and these records, with the length and the checksum they ask for."""
-    checked = _CHECKED.pack(*astuple(header)[_CHECKED_FIELD:])
+    checked = _CHECKED.pack(
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp_ms,
+        header.max_timestamp_ms,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.record_count,
+    )
     checksum = crc32c(records, crc32c(checked))
     length = HEADER_SIZE - COUNTED_FROM + len(records)
     before = _BEFORE.pack(header.base_offset, length, header.leader_epoch, header.magic, checksum)
@@ -242,4 +231,4 @@ def fingerprint_of_records(batch: Buffer) -> int:
 
 def read_header(buffer: Buffer) -> BatchHeader:
     """The header alone, of a batch that was checked when it was stored."""
-    return _header(unpack_header(buffer))
+    return unpack_header(buffer)
