@@ -17,9 +17,9 @@ COMPILED = """
     log/partition log/producers log/transactions
     compaction/keys compaction/passes compaction/rewriting compaction/transactions
     transactions/commands transactions/coordinator transactions/dialect transactions/ending
-    transactions/epochs transactions/joining transactions/outcome
+    transactions/epochs transactions/joining transactions/outcome transactions/participants
     transactions/records transactions/store
-    lane/catalogue lane/clock lane/commands lane/frame lane/lane lane/opening
+    lane/catalogue lane/clock lane/commands lane/frame lane/hosting lane/lane lane/opening
     lane/producing lane/partition_log lane/state lane/transactions lane/view
     journal/compacted journal/containers journal/frames journal/index journal/index_files
     journal/index_in_memory journal/rows journal/sealed journal/stretch journal/tail

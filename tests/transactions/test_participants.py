@@ -50,6 +50,13 @@ def test_it_is_equal_to_the_set_of_those_that_joined(seed: int) -> None:
             others <= expected,
             expected <= others,
         )
+        assert (others < taking_part, taking_part < others) == (
+            others < expected,
+            expected < others,
+        )
+        assert taking_part.has_all(others) == (others <= expected)
+        assert taking_part.has_all(expected)
+        assert taking_part.in_order() == tuple(sorted(expected))
         assert taking_part - others == expected - others
         names = {each.topic for each in expected}
         assert taking_part.topic_count == len(names)

@@ -98,9 +98,9 @@ def _join(
     context: Context,
 ) -> Decision:
     is_ongoing = current.status is Status.ONGOING
-    if not partitions or (is_ongoing and partitions <= current.partitions):
-        return unchanged(current)
     before = participants(current.partitions) if is_ongoing else NOBODY
+    if before.has_all(partitions):
+        return unchanged(current)
     return changed(
         context,
         replace(

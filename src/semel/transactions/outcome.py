@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from semel.errors import RequestError
 from semel.transactions.commands import BeginAnew, Context, Decision, Markers
 from semel.transactions.epochs import prepare_bump
+from semel.transactions.participants import participants
 from semel.transactions.transaction import Status, Transaction
 from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -67,6 +68,6 @@ def markers_of(prepared: Transaction, context: Context) -> Markers | None:
         prepared.producer_id,
         prepared.producer_epoch,
         prepared.status is Status.PREPARE_COMMIT,
-        tuple(sorted(prepared.partitions)),
+        participants(prepared.partitions).in_order(),
         context.term,
     )

@@ -8,7 +8,7 @@ by topic and in order, as they are written, and are copied at once instead of on
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Set
-from typing import Final
+from typing import Any, Final
 
 from semel.types import TopicPartition
 from semel.wire.primitives import uvarint
@@ -55,6 +55,20 @@ class Participants(Set[TopicPartition]):
             return self._by_topic == other._by_topic
         return super().__eq__(other)
 
+    # Compiled, a class that says when it is equal inherits no other comparison.
+
+    def __le__(self, other: Set[Any]) -> bool:
+        return super().__le__(other)
+
+    def __lt__(self, other: Set[Any]) -> bool:
+        return super().__lt__(other)
+
+    def __ge__(self, other: Set[Any]) -> bool:
+        return super().__ge__(other)
+
+    def __gt__(self, other: Set[Any]) -> bool:
+        return super().__gt__(other)
+
     def __hash__(self) -> int:
         return self._hash()
 
@@ -65,8 +79,27 @@ class Participants(Set[TopicPartition]):
     def topic_count(self) -> int:
         return len(self._by_topic)
 
+    def has_all(self, partitions: Iterable[TopicPartition]) -> bool:
+        for topic, index in partitions:
+            indexes = self._by_topic.get(topic)
+            if indexes is None or not _has(indexes, index):
+                return False
+        return True
+
     def has_topic(self, topic: str) -> bool:
         return topic in self._by_topic
+
+    def in_order(self) -> tuple[TopicPartition, ...]:
+        """By topic and index."""
+        by_topic = self._by_topic
+        # Their own constructor is interpreted, also where all else is compiled.
+        return tuple(
+            [
+                tuple.__new__(TopicPartition, (topic, index))
+                for topic in sorted(by_topic)
+                for index in by_topic[topic]
+            ]
+        )
 
     def packed(self) -> bytes:
         """As a compact array of topics, each with a compact array of indexes: made once, as the
@@ -86,7 +119,11 @@ class Participants(Set[TopicPartition]):
         """With these as well."""
         new: dict[str, set[int]] = {}
         for topic, index in partitions:
-            new.setdefault(topic, set()).add(index)
+            indexes = new.get(topic)
+            if indexes is None:
+                new[topic] = {index}
+            else:
+                indexes.add(index)
         by_topic, count, names_size = self._by_topic.copy(), self._count, self.names_size
         for topic, indexes in new.items():
             before = by_topic.get(topic)

@@ -125,7 +125,8 @@ class Transaction(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_lik
     @property
     def joined_lanes(self) -> tuple[JoinedLane, ...]:
         """Those that have something to lose."""
-        return tuple(each for each in self.lanes if each.term != NO_TERM)
+        lanes = self.lanes
+        return tuple([each for each in lanes if each.term != NO_TERM]) if lanes else lanes
 
 
 class TransactionsSnapshot(msgspec.Struct, frozen=True):
