@@ -118,8 +118,8 @@ def ways_to_end(value: Transaction) -> list[Command]:
 
 def end_of(lane: Lane, value: Transaction, command: Command) -> frame.Frame:
     made = frame.Frame(AT)
-    added = add_transaction(lane._state, lane._environment, made, value, command)
-    assert added.decision.values, command
+    decision, _ = add_transaction(lane._state, lane._environment, made, value, command)
+    assert decision.values, command
     return made
 
 

@@ -21,6 +21,7 @@ from semel.transactions import ending, joining
 from semel.transactions.transaction import Status
 from semel.types import Term
 from support import lanes_rules as rules
+from support.decisions import decided_otherwise
 from support.lanes_rules import Schedule
 
 
@@ -280,7 +281,7 @@ def a_no_spends_no_tv1_epoch(patch: Patch) -> None:
         values = tuple(
             msgspec.structs.replace(value, epoch_term=context.term) for value in decision.values
         )
-        return decision._replace(values=values)
+        return decided_otherwise(decision, values=values)
 
     patch.setattr(ending, "vote_down", lenient)
 
@@ -293,7 +294,7 @@ def a_no_is_forgotten(patch: Patch) -> None:
         values = tuple(
             msgspec.structs.replace(value, is_voted_down=False) for value in decision.values
         )
-        return decision._replace(values=values)
+        return decided_otherwise(decision, values=values)
 
     patch.setattr(ending, "vote_down", forgetful)
 

@@ -25,6 +25,7 @@ from semel.transactions.dialect import Dialect
 from semel.transactions.epochs import check_usable
 from semel.transactions.transaction import Status
 from semel.types import Offset
+from support.decisions import decided_otherwise
 from transactions import (
     test_ending,
     test_initialising,
@@ -136,7 +137,7 @@ def a_new_incarnation_leaves_the_old_transaction_open(patch: pytest.MonkeyPatch)
     keep = outcome.prepare
 
     def unmarked(*arguments: Any, **options: Any) -> Any:
-        return keep(*arguments, **options)._replace(markers=None)
+        return decided_otherwise(keep(*arguments, **options), markers=None)
 
     patch.setattr(initialising, "prepare", unmarked)
 
@@ -182,7 +183,7 @@ def a_doom_is_only_said(patch: pytest.MonkeyPatch) -> None:
     keep = ending.doom
 
     def forget(current: Any, command: Any, context: Any) -> Any:
-        return keep(current, command, context)._replace(values=())
+        return decided_otherwise(keep(current, command, context), values=())
 
     patch.setattr(ending, "doom", forget)
 

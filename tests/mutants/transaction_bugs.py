@@ -15,6 +15,7 @@ from semel.transactions import coordinator, ending, epochs, initialising, outcom
 from semel.transactions.commands import End
 from semel.transactions.transaction import Status
 from semel.types import NO_PRODUCER_ID, Offset
+from support.decisions import decided_otherwise
 
 # Rule 1: readers
 
@@ -153,7 +154,7 @@ def a_newcomer_leaves_the_old_transaction_open(patch: Patch) -> None:
     prepare = outcome.prepare
 
     def unmarked(*arguments: Any, **options: Any) -> Any:
-        return prepare(*arguments, **options)._replace(markers=None)
+        return decided_otherwise(prepare(*arguments, **options), markers=None)
 
     patch.setattr(initialising, "prepare", unmarked)
 

@@ -21,7 +21,7 @@ from semel.errors import (
     UnknownProducerId,
 )
 from semel.lane.transactions import Transact
-from semel.transactions.commands import AddOffsets, AddPartitions, Command, Decision, End
+from semel.transactions.commands import AddOffsets, AddPartitions, Command, Decision
 from semel.transactions.dialect import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -226,12 +226,12 @@ def is_epoch_durable(broker: "Broker", transactional_id: str) -> bool:
     return lane.is_epoch_durable(name)
 
 
-def asks_by_aborting(call: Call, command: End) -> bool:
-    """Whether the client will ask for a new epoch if its abort is refused, and has to: librdkafka
-    after AddOffsetsToTxn. It is refused once."""
+def asks_by_aborting(call: Call, producer_id: ProducerId, producer_epoch: ProducerEpoch) -> bool:
+    """Whether the client that aborts will ask for a new epoch if that is refused, and has to:
+    librdkafka after AddOffsetsToTxn. It is refused once."""
     peer = call.peer
-    told = (command.producer_id, command.producer_epoch, ADD_OFFSETS_TO_TXN)
-    if command.commit or call.version > END_TXN_VERSION_OF_LIBRDKAFKA or peer.told_spent != told:
+    told = (producer_id, producer_epoch, ADD_OFFSETS_TO_TXN)
+    if call.version > END_TXN_VERSION_OF_LIBRDKAFKA or peer.told_spent != told:
         return False
     peer.told_spent = None
     return True

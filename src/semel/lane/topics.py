@@ -208,8 +208,9 @@ def add_deletion(state: LaneState, environment: Environment, frame: Frame, name:
     owed_change = 0
     for transaction in state.transactions.open():
         if participants(transaction.partitions).has_topic(name):
-            leaving = add_transaction(state, environment, frame, transaction, ForgetTopic(name))
-            owed_change += leaving.owed_change
+            forgetting = ForgetTopic(name)
+            _, change = add_transaction(state, environment, frame, transaction, forgetting)
+            owed_change += change
     if name in state.partition_counts:
         frame.add_fact(facts.TopicDeleted(name))
     return Deletion(owed_change, forgotten)

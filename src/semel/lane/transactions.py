@@ -123,13 +123,6 @@ def joined_ending_size(joined: JoinedTransaction) -> int:
     return prepared_size + ENDED_SIZE + MARKER_SIZE * len(joined.partitions)
 
 
-class Added(NamedTuple):
-    """What became of a transaction in a frame."""
-
-    decision: Decision
-    owed_change: int = 0
-
-
 def add_transaction(
     state: LaneState,
     environment: Environment,
@@ -137,8 +130,10 @@ def add_transaction(
     current: Transaction | None,
     command: Command,
     term: Term | None = None,
-) -> Added:
+) -> tuple[Decision, int]:
     """Decide, and put what was decided into the frame. Raises a refusal.
+
+    With what it adds to the bytes that open transactions take to be ended.
 
     `term` is one that the frame itself begins, which is the epoch as well.
     """
@@ -159,7 +154,7 @@ def add_transaction(
     )
     decision = decide(current, command, context)
     if not decision.values:
-        return Added(decision)
+        return decision, 0
     newest = decision.values[-1]
     markers = decision.markers
     if newest.is_prepared:
@@ -187,7 +182,7 @@ def add_transaction(
     topic.add(topic.index_for(newest.transactional_id), epoch, batch, decision.values)
     if current is not None and current.lanes and not newest.is_open:
         _add_decided(frame, current, decision, its_term)
-    return Added(decision, owed_change)
+    return decision, owed_change
 
 
 def _markers_here(state: LaneState, markers: Markers) -> Markers:
@@ -247,24 +242,29 @@ def add_markers(state: LaneState, frame: Frame, markers: Markers, epoch: Term) -
         frame.add_batch(number, base_offset, epoch, header, header.checksum, batch, marker)
 
 
-class Transact(NamedTuple):
+class Transact:
     """A command to the coordinator of this transactional id.
 
     If it ends an open transaction, the room for it is owed, whatever it claims otherwise.
     """
 
-    transactional_id: TransactionalId
-    command: Command
-    claim: Claim = Claim.ORDINARY
+    __slots__ = ("_claim", "_command", "_transactional_id")
+
+    def __init__(
+        self, transactional_id: TransactionalId, command: Command, claim: Claim = Claim.ORDINARY
+    ) -> None:
+        self._transactional_id = transactional_id
+        self._command = command
+        self._claim = claim
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[Decision]:
         frame = Frame(at)
-        current = state.transactions.get(self.transactional_id)
-        decision, owed_change = add_transaction(state, environment, frame, current, self.command)
+        current = state.transactions.get(self._transactional_id)
+        decision, owed_change = add_transaction(state, environment, frame, current, self._command)
         ends = current is not None and current.is_open
         if ends and decision.values and not decision.values[-1].is_open:
             return Decided(decision, frame, Claim.OWED, owed_change)
-        return Decided(decision, frame, self.claim, owed_change)
+        return Decided(decision, frame, self._claim, owed_change)
 
 
 class AbortHanging(NamedTuple):

@@ -1,6 +1,6 @@
 """What is asked of a transaction, and what a decision about it consists of."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.errors import RequestError
 from semel.transactions.dialect import Dialect
@@ -22,18 +22,42 @@ class TransactionSettings(NamedTuple):
     timeout_ms_max: int = 15 * 60_000
 
 
-class Context(NamedTuple):
-    wall_ms: int
-    """What values say of when they were written. Nothing is decided by it."""
-    term: Term
-    next_producer_id: ProducerId
-    """One that was never given; a decision that takes it says so."""
-    settings: TransactionSettings = TransactionSettings()
-    lane: int = 0
-    """Of the coordinator."""
-    has_unheard_abort: bool = False
-    """A lane may hold requests of an aborted transaction of this producer, and does not know it
-    yet."""
+DEFAULT_SETTINGS: Final = TransactionSettings()
+
+
+class Context:
+    """What decisions are made with, besides the transaction and the command. No tuple, which takes
+    longer to make, also where all else is compiled."""
+
+    __slots__ = (
+        "has_unheard_abort",
+        "lane",
+        "next_producer_id",
+        "settings",
+        "term",
+        "wall_ms",
+    )
+
+    def __init__(
+        self,
+        wall_ms: int,
+        term: Term,
+        next_producer_id: ProducerId,
+        settings: TransactionSettings = DEFAULT_SETTINGS,
+        lane: int = 0,
+        has_unheard_abort: bool = False,
+    ) -> None:
+        self.wall_ms: Final = wall_ms
+        """What values say of when they were written. Nothing is decided by it."""
+        self.term: Final = term
+        self.next_producer_id: Final = next_producer_id
+        """One that was never given; a decision that takes it says so."""
+        self.settings: Final = settings
+        self.lane: Final = lane
+        """Of the coordinator."""
+        self.has_unheard_abort: Final = has_unheard_abort
+        """A lane may hold requests of an aborted transaction of this producer, and does not know
+        it yet."""
 
 
 class InitProducer(NamedTuple):
@@ -179,19 +203,39 @@ class Markers(NamedTuple):
     partition that it stands in, which may be another lane's."""
 
 
-class Decision(NamedTuple):
+class Decision:
     """All of it belongs into one frame: the values in their order, the markers, the producer id.
 
     If the last value is prepared, what was asked for is done when it has been completed.
     """
 
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-    """With `producer_id`, what InitProducerId and EndTxn hand out."""
-    values: tuple[Transaction, ...] = ()
-    markers: Markers | None = None
-    taken_producer_id: ProducerId | None = None
-    refusal: RequestError | None = None
-    """Answered although something is written: the transaction was doomed."""
-    then: BeginAnew | None = None
-    """What follows the completion."""
+    __slots__ = (
+        "markers",
+        "producer_epoch",
+        "producer_id",
+        "refusal",
+        "taken_producer_id",
+        "then",
+        "values",
+    )
+
+    def __init__(
+        self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        values: tuple[Transaction, ...] = (),
+        markers: Markers | None = None,
+        taken_producer_id: ProducerId | None = None,
+        refusal: RequestError | None = None,
+        then: BeginAnew | None = None,
+    ) -> None:
+        self.producer_id: Final = producer_id
+        self.producer_epoch: Final = producer_epoch
+        """With `producer_id`, what InitProducerId and EndTxn hand out."""
+        self.values: Final = values
+        self.markers: Final = markers
+        self.taken_producer_id: Final = taken_producer_id
+        self.refusal: Final = refusal
+        """Answered although something is written: the transaction was doomed."""
+        self.then: Final = then
+        """What follows the completion."""

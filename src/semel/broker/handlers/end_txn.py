@@ -47,8 +47,9 @@ def end_txn(
     if not call.may(WRITE_ID, request.transactional_id):
         return Answer(EndTxnResponse(error_code=TransactionalIdAuthorizationFailed.code))
     refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
-    command = End(producer_id, epoch, request.committed, dialect(call))
-    command = command._replace(asks_by_aborting=asks_by_aborting(call, command))
+    commit = request.committed
+    asks = not commit and asks_by_aborting(call, producer_id, epoch)
+    command = End(producer_id, epoch, commit, dialect(call), asks)
     name = TransactionalId(request.transactional_id)
     try:
         lane = broker.coordinators.of_transactional_id(name)
