@@ -23,7 +23,8 @@ COMPILED = """
     lane/producing lane/partition_log lane/state lane/transactions lane/view
     journal/compacted journal/containers journal/frames journal/index journal/index_files
     journal/index_in_memory journal/rows journal/sealed journal/stretch journal/tail
-    journal/file/commit journal/file/disk journal/file/journal journal/file/segments
+    journal/file/commit journal/file/disk journal/file/journal journal/file/salvaging
+    journal/file/segments
     broker/answer broker/broker broker/connection broker/connection_on_store broker/coordinators
     broker/dispatch broker/inbox broker/incoming broker/led_lanes broker/server broker/topic_counts
     broker/transactional broker/transactional_produce

@@ -20,6 +20,7 @@ from semel.journal.seam import JournalAbandoned
 from semel.lane.calls import AskToJoin, AskToPrepare, LaneAway, Outcome, TellOutcomes
 from semel.types import Term, TopicPartition
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from support.compiled import plain_python
 from support.handled import CONFIG, call
 from support.lanes_rules import is_a
 from support.seeded_loop import elapse, run
@@ -380,6 +381,7 @@ def test_offsets_of_what_is_deleted_while_their_lane_joins_are_refused(
     run(Random(1), scenario())
 
 
+@plain_python
 def test_a_lane_that_has_closed_its_journal_is_away_for_others() -> None:
     """As when a node stops: what is told of it comes later, from whoever leads next."""
 
