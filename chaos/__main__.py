@@ -102,12 +102,14 @@ def lines(report: Report) -> Iterator[str]:
     for deed, found in by_deed(report.takeovers).items():
         led_s = [each.led_s for each in found]
         first_s = [each.served_s[FIRST] for each in found]
-        all_s = [max(each.served_s.values()) for each in found]
+        all_s = [max(each.served_s.values()) for each in found if each.is_everybodys]
         yield (
             f"{deed:24}{len(found):9}   {median(led_s):10.2f} s {max(led_s):8.2f} s "
             f"{median(first_s):11.2f} s {max(first_s):6.2f} s "
-            f"{median(all_s):6.2f} s {max(all_s):6.2f} s"
+            + (f"{median(all_s):6.2f} s {max(all_s):6.2f} s" if all_s else f"{'-':>8}")
         )
+    passed_by = ", ".join(f"{name} {count}" for name, count in report.passed_by.most_common())
+    yield f"not served before the next strike, how often: {passed_by or 'nobody'}"
     yield f"transactions whose producer was fenced: {len(report.fatal)}"
     yield from (f"    {each}" for each in report.fatal[:5])
     yield f"calls of librdkafka that never came back: {len(report.hung)}"

@@ -124,6 +124,9 @@ class Sender:
 class IdempotentProducer(Client):
     """No record may be refused: there is always somebody who will take it."""
 
+    is_first = True
+    is_quick = True
+
     def open(self) -> None:
         self._producer = Producer({**common(self.scene), "enable.idempotence": True})
         self._sender = Sender(self.scene, self.name, self._producer)
@@ -236,6 +239,8 @@ class Transactions(Client):
 
 
 class TransactionalProducer(Transactions):
+    is_quick = True
+
     def turn(self) -> None:
         self.transact(self._write, is_commit=self.random.randrange(10) >= ABORTED_OF_TEN)
         self.scene.stopping.wait(TURN_S)

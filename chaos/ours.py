@@ -23,6 +23,8 @@ MOMENTS: Final = (100, 600)
 
 
 class OurProducer(Client):
+    is_quick = True
+
     def open(self) -> None:
         self._producer = Producer(self.scene.servers, request_timeout_ms=CLIENT_TIMEOUT_MS)
         self._under_way: deque[tuple[float, TopicPartition, str, BlockingSent]] = deque()
@@ -59,6 +61,8 @@ class OurProducer(Client):
 
 
 class OurTransactions(Client):
+    is_quick = True
+
     def open(self) -> None:
         self.fatal: list[str] = []
         self._number = 0

@@ -16,7 +16,7 @@ LEFT: Final = "left"
 RIGHT: Final = "right"
 PARTITION_COUNTS: Final = {PLAIN: 3, LEFT: 2, RIGHT: 1}
 SENDS_PER_TURN: Final = 5
-TURN_S: Final = 0.05
+TURN_S: Final = 0.1
 CLIENT_TIMEOUT_MS: Final = 2_000
 """Who has asked a frozen node waits as long as that before it asks another."""
 
@@ -62,6 +62,12 @@ def within(limit_s: float, call: Callable[[], object]) -> None:
 
 class Client:
     """Takes its turns in a thread until it is told to stop. One that raises has failed for good."""
+
+    is_first = False
+    """Whether it writes what others need to begin."""
+    is_quick = False
+    """Whether it is served as soon as somebody leads; who is in a group waits for the others in it,
+    and for those who have gone."""
 
     def __init__(self, name: str, scene: Scene, seed: int) -> None:
         self.name = name

@@ -32,6 +32,9 @@ RESTARTS_MAX: Final = 50
 END_S: Final = 600.0
 """It may have stayed behind, on a machine that is busy."""
 LOOK_S: Final = 0.2
+TIMEOUT_MS: Final = 10_000
+"""Each of its processes waits as long as that for a node which says nothing, one after the other;
+and as long for another to lead."""
 # Started again and again, it is done sooner with a Java that compiles less.
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -109,12 +112,14 @@ def main(servers: str, source: str, target: str, checkpoint: str) -> None:
             .option("subscribe", source)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", RECORDS_PER_BATCH)
+            .option("kafka.request.timeout.ms", TIMEOUT_MS)
             .load()
         )
         query = (
             records.select("value")
             .writeStream.format("semel")
             .option("topic", target)
+            .option("kafka.request.timeout.ms", TIMEOUT_MS)
             .option("checkpointLocation", checkpoint)
             .start()
         )

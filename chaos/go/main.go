@@ -34,7 +34,7 @@ const (
 
 	queuedMax      = 200
 	sendsPerTurn   = 5
-	turn           = 50 * time.Millisecond
+	turn           = 100 * time.Millisecond
 	recordsMax     = 6
 	inputsMax      = 20
 	abortedOfTen   = 1

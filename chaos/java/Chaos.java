@@ -31,7 +31,7 @@ public final class Chaos {
     private static final int REQUEST_TIMEOUT_MS = 2_000;
     private static final int QUEUED_MAX = 200;
     private static final int SENDS_PER_TURN = 5;
-    private static final int TURN_MS = 50;
+    private static final int TURN_MS = 100;
     private static final int RECORDS_MAX = 6;
     private static final int ABORTED_OF_TEN = 1;
     private static final Duration POLL = Duration.ofMillis(200);

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_both_ends_hear_each_other_until_one_has_gone(gate: Gate, listener: sock
         assert ends.near.recv(100) == b"still there"
 
 
-def test_what_is_cut_is_closed_at_both_ends_and_so_is_what_comes_later(
+def test_what_is_cut_is_closed_at_both_ends_and_what_comes_later_is_refused(
     gate: Gate, listener: socket.socket
 ) -> None:
     with closing(Ends(gate, listener)) as ends:
@@ -70,8 +70,8 @@ def test_what_is_cut_is_closed_at_both_ends_and_so_is_what_comes_later(
         assert ends.far.recv(100) == b"x"
         gate.cut()
         assert ends.near.recv(100) == ends.far.recv(100) == b""
-    with closing(Ends(gate, listener)) as late:
-        assert late.near.recv(100) == b""
+    with pytest.raises(ConnectionRefusedError):
+        Ends(gate, listener)
     gate.let_pass()
     with closing(Ends(gate, listener)) as ends:
         ends.near.sendall(b"again")
@@ -96,10 +96,27 @@ def test_what_is_held_arrives_when_it_may(gate: Gate, listener: socket.socket) -
 
 def test_a_port_leads_where_it_is_told_to(proxies: Proxies, listener: socket.socket) -> None:
     gate = proxies.open()
-    with closing(Ends(gate, listener)) as lost:
-        assert lost.near.recv(100) == b""
+    with pytest.raises(ConnectionRefusedError):
+        Ends(gate, listener)
     gate.lead_to(listener.getsockname()[1])
     gate.delay(1)
+    with closing(Ends(gate, listener)) as ends:
+        ends.near.sendall(b"x")
+        assert ends.far.recv(100) == b"x"
+
+
+def test_a_port_behind_which_nobody_listens_refuses_as_that_does(
+    proxies: Proxies, listener: socket.socket
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        gate = proxies.open(gone.getsockname()[1])
+    with closing(Ends(gate, listener)) as first:
+        # It cannot be known before somebody has come.
+        with suppress(ConnectionResetError):
+            assert first.near.recv(100) == b""
+    with pytest.raises(ConnectionRefusedError):
+        Ends(gate, listener)
+    gate.lead_to(listener.getsockname()[1])
     with closing(Ends(gate, listener)) as ends:
         ends.near.sendall(b"x")
         assert ends.far.recv(100) == b"x"

@@ -7,6 +7,7 @@ semel.testing.proxy`, takes orders as lines of JSON and answers each when it is 
 import asyncio
 import enum
 import json
+import socket
 import sys
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -24,7 +25,7 @@ class Course(enum.Enum):
 
     PASS = "pass"
     CUT = "cut"
-    """Connections are closed, and new ones as soon as they are made."""
+    """Connections are closed, and new ones refused."""
     HOLD = "hold"
     """Nothing passes and nothing is closed. What was sent meanwhile arrives late."""
 
@@ -114,22 +115,26 @@ class Chunk(NamedTuple):
 
 
 class Forwarder:
-    """One port, and what passes through it."""
+    """One port, and what passes through it.
+
+    Who comes in vain is refused, as where nobody listens. Some clients go elsewhere only then: they
+    take a connection that is closed at once for one that they should have secured.
+    """
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
         self._target = 0
+        # Keeps the port while nobody listens there.
+        self._holder = _bound_to(0)
+        self.port = int(self._holder.getsockname()[1])
+        self._server: asyncio.Server | None = None
         self._course = Course.PASS
         self._delay_s = 0.0
         self._is_open = asyncio.Event()
         self._is_open.set()
         self._connections: set[asyncio.Task[None]] = set()
 
-    async def listen(self) -> int:
-        server = await asyncio.start_server(self._accept, HOST, 0)
-        return int(server.sockets[0].getsockname()[1])
-
-    def change(
+    async def change(
         self, target: int | None = None, course: str | None = None, delay_s: float | None = None
     ) -> None:
         if target is not None:
@@ -138,6 +143,15 @@ class Forwarder:
             self._delay_s = delay_s
         if course is not None:
             self._set_course(Course(course))
+        if self._course is Course.CUT or not self._target:
+            self._refuse()
+        elif self._server is None:
+            self._server = await asyncio.start_server(self._accept, sock=_bound_to(self.port))
+
+    def _refuse(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
     def _set_course(self, course: Course) -> None:
         self._course = course
@@ -165,6 +179,9 @@ class Forwarder:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._pass(reader, onwards))
                 both.create_task(self._pass(there, writer))
+        except ConnectionRefusedError:
+            # Until its owner says where to lead.
+            self._refuse()
         except (OSError, asyncio.CancelledError, ExceptionGroup):
             # Whoever is at either end sees it closed; cutting is all that cancels.
             pass
@@ -195,6 +212,13 @@ class Forwarder:
             writer.write_eof()
 
 
+def _bound_to(port: int) -> socket.socket:
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind((HOST, port))
+    return bound
+
+
 async def obey() -> None:
     """Carry out orders until there are none."""
     loop = asyncio.get_running_loop()
@@ -207,10 +231,10 @@ async def obey() -> None:
             answer = {}
             if "open" in order:
                 opened = forwarders[order.pop("open")] = Forwarder(tasks)
-                answer["port"] = await opened.listen()
+                answer["port"] = opened.port
             else:
                 opened = forwarders[order.pop("gate")]
-            opened.change(**order)
+            await opened.change(**order)
             sys.stdout.write(json.dumps(answer) + "\n")
             sys.stdout.flush()
         raise _NoMoreOrders
