@@ -12,6 +12,7 @@ All that clients were told goes to a file, which `python -m semel.verify --check
 import argparse
 import contextlib
 import math
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,6 +56,8 @@ def main() -> int:
         help="programs of their own that take part (default: all)",
     )
     chosen = reader.parse_args()
+    # All that was started ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     chosen.history.parent.mkdir(parents=True, exist_ok=True)
     chosen.history.unlink(missing_ok=True)
     programs = list(_had(chosen.outside))

@@ -15,7 +15,8 @@ from semel.verify.judging import operations
 from semel.verify.judging.operations import End, Known, Send
 
 FAILURE: Final = "! "
-END_S: Final = 60.0
+END_S: Final = 70.0
+"""Longer than programs wait for what they have begun."""
 
 
 class Program(NamedTuple):

@@ -120,6 +120,14 @@ class Run:
         self, takeover_count: int, deeds: Sequence[str], longest_s: float = math.inf
     ) -> Report:
         """As many takeovers as come about in that time are judged."""
+        try:
+            return self._told(takeover_count, deeds, longest_s)
+        finally:
+            self._scene.stopping.set()
+            if self._pipeline is not None:
+                self._pipeline.drop()
+
+    def _told(self, takeover_count: int, deeds: Sequence[str], longest_s: float) -> Report:
         end_s = self._scene.now_s() + longest_s
         create_topics(self._scene.servers, self._topics)
         failures: list[str] = []
@@ -137,16 +145,11 @@ class Run:
         except Stuck as stuck:
             failures.append(str(stuck))
             self._look_around()
-        finally:
-            self._scene.stopping.set()
+        self._scene.stopping.set()
         self._subject.mend()
-        try:
-            failures += self._ended()
-            if not failures:
-                failures += self._finished()
-        finally:
-            if self._pipeline is not None:
-                self._pipeline.drop()
+        failures += self._ended()
+        if not failures:
+            failures += self._finished()
         self._recorder.close()
         judgement = judge(operations.read([self._history]))
         fatal = [each for client in self.clients for each in getattr(client, "fatal", ())]
@@ -157,10 +160,12 @@ class Run:
         """Spark takes longest, and all that is written before it begins it has to catch up with."""
         first = [client for client in self.clients if client is self._pipeline or client.is_first]
         rest = [client for client in self.clients if client not in first]
-        for some in (first, [*rest, *self._watchers]):
+        for some in (first, rest):
             for client in some:
                 client.start()
             self._await_progress(some, self._scene.now_s(), START_S)
+        for watcher in self._watchers:
+            watcher.start()
 
     def _finished(self) -> list[str]:
         """What is wrong with the copies, when those who copy without an end have come to it."""

@@ -48,6 +48,7 @@ class SparkPipeline(Client):
         self._folder = folder / "spark"
         self._log = folder / "spark.log"
         self._target = TopicPartition(TARGET, 0)
+        self._driver: subprocess.Popen[bytes] | None = None
 
     def open(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -69,6 +70,7 @@ class SparkPipeline(Client):
 
     def turn(self) -> None:
         self.scene.stopping.wait(LOOK_S)
+        assert self._driver is not None
         if self._driver.poll() is not None:
             self._restart()
         try:
@@ -94,13 +96,14 @@ class SparkPipeline(Client):
                 self._restart()
 
     def _code_when_ended(self) -> int:
+        assert self._driver is not None
         assert self._driver.stdin is not None
         self._driver.stdin.close()
         return self._driver.wait(END_S)
 
     def drop(self) -> None:
         self._connected.close()
-        if self._driver.poll() is None:
+        if self._driver is not None and self._driver.poll() is None:
             os.killpg(self._driver.pid, signal.SIGKILL)
             self._driver.wait()
 
@@ -123,14 +126,19 @@ def main(servers: str, source: str, target: str, checkpoint: str) -> None:
             .option("checkpointLocation", checkpoint)
             .start()
         )
-        finishing = threading.Thread(target=_finish_with_input, args=[query], daemon=True)
+        finishing = threading.Thread(
+            target=_finish_with_input, args=[query, os.getppid()], daemon=True
+        )
         finishing.start()
         query.awaitTermination()
         finishing.join()
 
 
-def _finish_with_input(query: StreamingQuery) -> None:
+def _finish_with_input(query: StreamingQuery, parent_id: int) -> None:
     sys.stdin.read()
+    if os.getppid() != parent_id:
+        # Whoever runs it was killed, and what it reads from has ended too.
+        os.killpg(0, signal.SIGKILL)
     query.processAllAvailable()
     query.stop()
 

@@ -29,6 +29,7 @@ import org.apache.kafka.common.errors.TimeoutException;
  */
 public final class Chaos {
     private static final int REQUEST_TIMEOUT_MS = 2_000;
+    private static final int END_S = 60;
     private static final int QUEUED_MAX = 200;
     private static final int SENDS_PER_TURN = 5;
     private static final int TURN_MS = 100;
@@ -59,8 +60,13 @@ public final class Chaos {
         threads.forEach(Thread::start);
         awaitEndOfInput();
         isStopping = true;
+        double began = now();
         for (Thread each : threads) {
-            each.join();
+            each.join(Math.max(1, (long) (1000 * (began + END_S - now()))));
+            if (each.isAlive()) {
+                // Nobody may be left who could answer it.
+                Runtime.getRuntime().halt(1);
+            }
         }
     }
 
