@@ -146,6 +146,7 @@ func tellInit(began float64, process, transactionalID string) {
 func options(more ...kgo.Opt) []kgo.Opt {
 	return append([]kgo.Opt{
 		kgo.SeedBrokers(servers...),
+		kgo.DialTimeout(requestTimeout),
 		kgo.RequestTimeoutOverhead(requestTimeout),
 		kgo.ProduceRequestTimeout(requestTimeout),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),

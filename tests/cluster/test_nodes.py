@@ -20,6 +20,7 @@ from semel.wire.messages.alter_client_quotas import (
     EntryData,
     OpData,
 )
+from semel.wire.messages.api_versions import ApiVersionsRequest
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.describe_cluster import DescribeClusterRequest
 from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -36,7 +37,7 @@ from semel.wire.messages.list_transactions import ListTransactionsRequest
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from support.cluster_calls import call, error_of, ready
-from support.raw_client import encoded, fetch_request, request_frame
+from support.raw_client import decoded_reply, encoded, fetch_request, request_frame
 from support.simulated_cluster import (
     TIMING,
     NotAnswered,
@@ -130,6 +131,22 @@ async def test_clients_hear_for_a_while_of_a_leader_that_has_gone(
     (other,) = (node for node in cluster.nodes.values() if node not in (leader, successor))
     for node in (successor, other):
         assert set(await named(node)) == {1, 2, 3}
+        assert await named_to(node, "librdkafka") == {1, 2, 3}
+        # It asks a coordinator that is frozen for as long as that is named.
+        assert await named_to(node, "kgo") == {successor.node_id, other.node_id}
+
+
+async def named_to(node: SimulatedNode, software: str) -> set[int]:
+    """The nodes of which this client hears."""
+    hello = encoded("api_versions", 3, ApiVersionsRequest(software, "1.0"))
+    question = encoded("metadata", 12, MetadataRequest([]))
+    frames = [
+        request_frame("api_versions", 3, hello),
+        request_frame("metadata", 12, question),
+    ]
+    _, told_of = await node.ask_all(frames)
+    reply = decoded_reply("metadata", 12, told_of)
+    return {each.node_id for each in reply.brokers}
 
 
 def test_a_node_is_named_at_its_newest_address_until_it_was_gone_for_long() -> None:

@@ -60,6 +60,7 @@ class Peer:
     caller = Caller(host="127.0.0.1")
     rights: Rights = UNRESTRICTED
     client_host = "/127.0.0.1"
+    software = ""
     was_sent_away = False
     listener = ("127.0.0.1", 9092)
     told_spent: tuple[int, int, int] | None = None

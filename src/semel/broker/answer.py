@@ -68,6 +68,8 @@ class Peer(Protocol):
     rights: Rights
     """What the caller may do."""
     client_host: str
+    software: str
+    """As which the client has named itself (KIP-511); nothing if it has not."""
     listener: tuple[str, int]
     """The address that the client connected to."""
     told_spent: tuple[int, int, int] | None

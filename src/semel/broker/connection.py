@@ -175,6 +175,7 @@ class Connection(asyncio.BufferedProtocol):
         self.rights: Rights = NOTHING
         """Until it is known whose they are."""
         self.client_host = ""
+        self.software = ""
         self.listener = ("", 0)
         self.told_spent: tuple[int, int, int] | None = None
         self.put_off_count = 0

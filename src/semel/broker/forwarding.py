@@ -72,6 +72,7 @@ class _Asker:
     """What the leader knows of the connection of a client that asked another node."""
 
     number = 0
+    software = ""
     told_spent: tuple[int, int, int] | None = None
     put_off_count = 0
     was_sent_away = False

@@ -4,6 +4,9 @@ A client that hears of a node no more may forget it in the middle of a request. 
 waits for ever for a coordinator that it still remembers by name (its issue 5511). It asks anew for
 coordinators after 15 minutes, if nothing told it to before; until then a node that has gone is
 named, as one that cannot be reached.
+
+franz-go does the contrary: it asks a coordinator that takes connections and says nothing, as one
+that is frozen does, for as long as that is named, and finds the next when it is not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,6 +21,8 @@ from semel.lane.leader import LedBy, Listeners, NodeAddress
 from semel.world import Clock
 
 NAMED_MS: Final = 15 * 60 * 1000
+TOLD_OF_THE_LIVING: Final = frozenset({"kgo"})
+"""Software that is told of no other nodes, by the name that it gives itself."""
 
 NO_CONTROLLER: Final = -1
 """What clients are told while nobody is known to lead the catalogue; they ask again."""
@@ -94,7 +99,10 @@ class Nodes:
         return self._found(self._others(), call)
 
     def named_for(self, call: Call) -> list[NodeAddress]:
-        """Those that live, and those that have gone a short while ago."""
+        """Those that live, and those that have gone a short while ago if it is well that this
+        client hears of them."""
+        if call.peer.software in TOLD_OF_THE_LIVING:
+            return self.live_for(call)
         self.look()
         return self._found(self._known.named(self._clock.monotonic_ms()), call)
 

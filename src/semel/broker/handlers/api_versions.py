@@ -28,6 +28,7 @@ SERVED = [ApiVersion(api.key, api.advertised_version_min, api.version_max) for a
 FEATURE, NEWEST = "transaction.version", 2
 SUPPORTED = [SupportedFeatureKey(FEATURE, 0, NEWEST)]
 FINALIZED = [FinalizedFeatureKey(FEATURE, NEWEST, NEWEST)]
+SOFTWARE_LENGTH_MAX = 64
 ZERO_IS_LEGAL_SINCE = 4
 """Clients that ask in v3 refuse a feature whose lowest version is 0."""
 
@@ -37,6 +38,7 @@ def api_versions(
 ) -> Answer:
     if isinstance(request, UnsupportedVersion):
         return Answer(ApiVersionsResponse(request.code, SERVED), NO_MARKS)
+    call.peer.software = request.client_software_name[:SOFTWARE_LENGTH_MAX]
     return Answer(
         ApiVersionsResponse(
             0,
