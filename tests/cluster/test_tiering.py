@@ -23,6 +23,9 @@ SETTINGS = {
 }
 
 
+NODE_SETTINGS = {"cluster.detection.ms": 1_000}
+
+
 @pytest.fixture
 def options() -> Iterator[list[str]]:
     """How the store is reached."""
@@ -63,21 +66,61 @@ def test_old_data_goes_to_the_store_and_comes_from_there(
     foreign = Broker(data=tmp_path / "other", settings=SETTINGS, arguments=arguments)
     with pytest.raises(BrokerDidNotStart, match="has volumes of another folder"):
         foreign.start()
-    cluster = ("cluster", "import", "--data", str(data), "--store", f"file://{tmp_path}/store")
-    refused = subprocess.run(
-        [sys.executable, "-m", "semel", *cluster, "--ephemeral"],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert refused.returncode == 2
-    assert f"lies in {URL}, and only what lies in a folder is taken over" in refused.stderr
-    assert not (tmp_path / "store").exists(), "nothing was begun"
     cached = (*arguments, "--cache", str(tmp_path / "cache"))
     with Broker(data=data, settings=SETTINGS, arguments=cached) as broker:
         assert read_all(broker.bootstrap_servers, "t", COUNT) == expected
         assert any((tmp_path / "cache" / "cache").iterdir())
         delete(broker.bootstrap_servers, "t")
+
+
+def semel(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "semel", *map(str, arguments)]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def test_a_folder_whose_old_data_lies_in_a_store_becomes_a_cluster_and_a_folder_again(
+    tmp_path: Path, options: list[str]
+) -> None:
+    data, again, store = tmp_path / "data", tmp_path / "again", f"file://{tmp_path}/store"
+    expected = [value("t", number) for number in range(COUNT)]
+    tiered = ("--volumes", URL, *options)
+    with Broker(data=data, settings=SETTINGS, arguments=tiered) as broker:
+        create(broker.bootstrap_servers, "t")
+        produce(broker.bootstrap_servers, ("t",), COUNT)
+        until(lambda: segments(data) <= 2, "what is old is still in the folder")
+    into = ("cluster", "import", "--data", data, "--store", store, "--ephemeral")
+    refused = semel(*into)
+    assert refused.returncode == 2
+    assert f"old data of {data} lies in {URL}: say --volumes {URL}" in refused.stderr
+    elsewhere = [option.replace("--store", "--volumes") for option in options]
+    refused = semel(*into, "--volumes", "s3://bucket/other", *elsewhere)
+    assert refused.returncode == 2
+    assert f"lies in {URL} and not in s3://bucket/other" in refused.stderr
+    assert not [*tmp_path.glob("store/**/*")], "nothing was begun"
+    imported = semel(*into, "--volumes", URL, *elsewhere)
+    assert imported.returncode == 0, imported.stderr
+    node = ("--store", store, "--node-id", "1")
+    with Broker(settings=NODE_SETTINGS, arguments=node) as leader:
+        assert read_all(leader.bootstrap_servers, "t", COUNT) == expected
+    with Broker(data=data, settings=SETTINGS, arguments=tiered) as untouched:
+        assert read_all(untouched.bootstrap_servers, "t", COUNT) == expected
+    back = semel("cluster", "export", "--store", store, "--data", again, "--ephemeral")
+    assert back.returncode == 0, back.stderr
+    anew = ("--volumes", "s3://bucket/again", *options)
+    with Broker(data=again, settings=SETTINGS, arguments=anew) as broker:
+        until(lambda: segments(again) <= 2, "what is old is still in the folder")
+        assert read_all(broker.bootstrap_servers, "t", COUNT) == expected
+
+
+def test_a_folder_that_has_all_its_data_is_taken_over_without_a_store(tmp_path: Path) -> None:
+    data, store = tmp_path / "data", tmp_path / "store"
+    with Broker(data=data):
+        """It was here."""
+    into = ("cluster", "import", "--data", data, "--store", f"file://{store}", "--ephemeral")
+    refused = semel(*into, "--volumes", URL)
+    assert refused.returncode == 2
+    assert f"lies in itself, and none in {URL}: leave --volumes out" in refused.stderr
+    assert not store.exists(), "nothing was begun"
 
 
 def test_a_store_that_does_not_last_is_refused(tmp_path: Path) -> None:

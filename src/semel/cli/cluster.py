@@ -114,6 +114,17 @@ def import_(
     data: Annotated[Path, Parameter(help="The data folder of a broker that has stopped.")],
     store: StoreUrl,
     store_option: StoreOptions = (),
+    volumes: Annotated[
+        str | None, Parameter(help="Where old data of the folder lies, as to `semel serve`.")
+    ] = None,
+    volumes_option: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--volumes-option",
+            negative="",
+            help="How to reach that, as --store-option; repeatable.",
+        ),
+    ] = (),
     journal: JournalUrl = None,
     ephemeral: Ephemeral = False,
     offsets_partitions: OffsetsPartitions = 50,
@@ -128,10 +139,11 @@ def import_(
     from semel.cli.output import progress
     from semel.cluster.migration import import_folder
     from semel.cluster.opening import ClusterSettings
-    from semel.store.settings import shown
+    from semel.store.settings import StoreSettings, shown
     from semel.world import SystemClock, SystemRandomness
 
     settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
+    far = None if volumes is None else StoreSettings.of(volumes, volumes_option)
     made = asyncio.run(
         import_folder(
             data,
@@ -140,6 +152,7 @@ def import_(
             SystemRandomness(),
             (offsets_partitions, transactions_partitions),
             progress,
+            far,
         )
     )
     cluster_id, (batch_count, byte_count) = _shown_id(made.cluster_id), made.copied

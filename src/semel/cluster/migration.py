@@ -5,9 +5,11 @@ open transactions go on where they were: clients see a restart, at another addre
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import chain
 from pathlib import Path
+from random import Random
 from typing import Final, NamedTuple
 
 from semel.cluster import format as cluster_format
@@ -35,12 +37,15 @@ from semel.lane.copying import Copied
 from semel.lane.following import FollowedLane
 from semel.lane.lane import Lane
 from semel.lane.settling import Volumes
+from semel.store.opening import open_store
 from semel.store.seam import Store
+from semel.store.settings import StoreSettings, shown
 from semel.types import CATALOGUE_LANE, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.volumes import binding
 from semel.volumes.making import MakesNone
 from semel.volumes.objects import ObjectVolumes
 from semel.volumes.store import DeviceVolumes
+from semel.volumes.tiering import Tiering
 from semel.world import Clock, Randomness
 
 PARTIAL: Final = ".partial"
@@ -63,22 +68,24 @@ async def import_folder(
     randomness: Randomness,
     partition_counts: tuple[int, int],
     on_progress: Progress,
+    volumes: StoreSettings | None = None,
 ) -> Imported:
     """Make a cluster of a folder that no broker has, which stays as it is.
 
-    `partition_counts` are those of the offsets and the transactions topic, if there is none yet.
+    `partition_counts` are those of the offsets and the transactions topic, if there is none yet;
+    `volumes` is where old data of the folder lies, if not in itself.
     Raises ConfigError, FolderInUse, ClusterRefused, CorruptJournal, UnfitStore, StoreError and
     OSError.
     """
     if lane_count(folder) > 1:
         raise ConfigError(f"{folder} has several lanes, and a cluster is made of a folder with one")
-    _check(folder, on_progress)
-    async with stores(settings) as found:
+    _check(folder, volumes, on_progress)
+    async with stores(settings) as found, _far(volumes) as far:
         device = FileDevice(folder)
         journal = FileJournal.open(device, JournalSettings(), CONTENTS)
         try:
-            volumes = Volumes(DeviceVolumes(device), MakesNone())
-            lane = Lane(journal, LANE_SETTINGS, clock, randomness, CATALOGUE_LANE, volumes=volumes)
+            old = await _old_data(folder, device, far, randomness)
+            lane = Lane(journal, LANE_SETTINGS, clock, randomness, CATALOGUE_LANE, volumes=old)
         except BaseException:
             device.stop()
             raise
@@ -104,13 +111,18 @@ async def import_folder(
     return Imported(made.cluster_id, copied)
 
 
-def _check(folder: Path, on_progress: Progress) -> None:
+def _check(folder: Path, volumes: StoreSettings | None, on_progress: Progress) -> None:
     """Raises FolderInUse, ConfigError, CorruptJournal: nobody should find out half-way."""
     bound = binding.read(folder)
-    if bound is not None:
+    if bound is not None and volumes is None:
         raise ConfigError(
-            f"old data of {folder} lies in {bound.url}, and only what lies in a folder is taken "
-            "over"
+            f"old data of {folder} lies in {bound.url}: say --volumes {bound.url}, so that it is "
+            "taken over as well"
+        )
+    if bound is None and volumes is not None:
+        raise ConfigError(
+            f"all data of {folder} lies in itself, and none in {shown(volumes.url)}: leave "
+            "--volumes out"
         )
     with unused(folder) as device:
         examined = Folder(device, LaneExaminer(), lambda done, total: on_progress("checked", done))
@@ -120,6 +132,38 @@ def _check(folder: Path, on_progress: Progress) -> None:
                     f"{folder} is damaged: {finding.file}: {finding.what}; "
                     f"`semel log check {folder}` tells all of it"
                 )
+
+
+class _Far(NamedTuple):
+    """Where old data of a folder lies."""
+
+    store: Store
+    url: str
+
+
+@asynccontextmanager
+async def _far(volumes: StoreSettings | None) -> AsyncIterator[_Far | None]:
+    """Nothing is asked of it yet."""
+    if volumes is None:
+        yield None
+        return
+    store = open_store(volumes, Random())
+    try:
+        yield _Far(store, volumes.url)
+    finally:
+        await store.close()
+
+
+async def _old_data(
+    folder: Path, device: FileDevice, far: _Far | None, randomness: Randomness
+) -> Volumes:
+    """Of a folder that is ours, claimed as by a start: no copy of it removes any meanwhile."""
+    if far is None:
+        return Volumes(DeviceVolumes(device), MakesNone())
+    tiering = Tiering(far.store, far.url, randomness)
+    tiered, _ = tiering.volumes(CATALOGUE_LANE, device)
+    tiering.claimed(await binding.bind(folder, far.url, far.store, randomness))
+    return Volumes(tiered, MakesNone())
 
 
 async def _begun(
