@@ -110,10 +110,9 @@ def test_a_port_behind_which_nobody_listens_refuses_as_that_does(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         gate = proxies.open(gone.getsockname()[1])
-    with closing(Ends(gate, listener)) as first:
-        # It cannot be known before somebody has come.
-        with suppress(ConnectionResetError):
-            assert first.near.recv(100) == b""
+    # It cannot be known before somebody has come.
+    with closing(Ends(gate, listener)) as first, suppress(ConnectionResetError):
+        assert first.near.recv(100) == b""
     with pytest.raises(ConnectionRefusedError):
         Ends(gate, listener)
     gate.lead_to(listener.getsockname()[1])
