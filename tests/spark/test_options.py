@@ -41,6 +41,7 @@ def test_defaults_of_a_source() -> None:
     assert settings.fails_on_data_loss
     assert (settings.lookup_retries, settings.lookup_pause_ms) == (3, 10)
     assert settings.task_client.timeout_ms == 120_000
+    assert settings.task_client.request_timeout_ms == settings.client.timeout_ms == 30_000
     assert settings.client.bootstrap_servers == "one:9092,two:9093"
     assert "headers" not in settings.columns
     assert settings.limits == (None, None, 15 * 60_000, None)

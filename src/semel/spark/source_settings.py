@@ -63,7 +63,9 @@ def source_settings(options: Options) -> SourceSettings:
     poll_timeout_ms = options.number("kafkaConsumer.pollTimeoutMs", 120_000, least=1)
     return SourceSettings(
         client=client,
-        task_client=dataclasses.replace(client, timeout_ms=poll_timeout_ms),
+        task_client=dataclasses.replace(
+            client, timeout_ms=poll_timeout_ms, request_timeout_ms=client.timeout_ms
+        ),
         subscription=subscription(options),
         isolation=_ISOLATIONS[name],
         limits=_rate_limits(options),

@@ -17,10 +17,12 @@ from semel.client.connecting.address import parse_bootstrap_servers
 from semel.errors import RequestTimedOut
 from semel.records.records import Record
 from semel.testing import Broker
+from semel.testing import Cluster as Nodes
 from semel.types import TopicPartition
 from semel.wire.messages import delete_records
 
 T = TypeVar("T")
+READ_S_MAX = 60.0
 
 
 def with_cluster(
@@ -94,6 +96,32 @@ def test_regions_tell_where_the_range_goes_on(semel_broker: Broker) -> None:
         assert position == 100
 
     with_cluster(semel_broker, scenario)
+
+
+def test_a_range_is_read_on_elsewhere_when_its_leader_is_frozen(semel_cluster: Nodes) -> None:
+    """There is time for it to be over, which is not what ends the wait for the frozen node."""
+    partition = TopicPartition("frozen", 0)
+    servers = parse_bootstrap_servers(semel_cluster.bootstrap_servers)
+
+    async def scenario() -> list[int]:
+        async with Cluster(servers, timeout_ms=10**9, request_timeout_ms=1_000) as cluster:
+            await topics.create(cluster, ["frozen"], partition_count=1)
+            records = [Record(None, b"%d" % i, i) for i in range(1_000)]
+            bootstrap = semel_cluster.bootstrap_servers
+            await send(bootstrap, "frozen", records, batch_size_max=400)
+            found: list[int] = []
+            async for region in fetch_regions(cluster, partition, 0, 1_000, fetch_size_max=400):
+                if not found:
+                    leader = await asyncio.to_thread(lambda: semel_cluster.leader)
+                    semel_cluster.freeze(leader)
+                found += region.decode().column("offset").to_pylist()
+            return found
+
+    async def in_time() -> list[int]:
+        async with asyncio.timeout(READ_S_MAX):
+            return await scenario()
+
+    assert asyncio.run(in_time()) == list(range(1_000))
 
 
 def test_what_retention_removed_is_said_or_passed_over(semel_broker: Broker) -> None:

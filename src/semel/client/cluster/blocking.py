@@ -29,6 +29,8 @@ class ClientOptions:
     bootstrap_servers: str
     client_id: str = "semel"
     timeout_ms: int = 30_000
+    request_timeout_ms: int | None = None
+    """Of one request; none may take longer than `timeout_ms` in any case."""
     connect_timeout_ms: int = 10_000
     security: Security = PLAINTEXT
 
@@ -42,6 +44,7 @@ class Connected:
             parse_bootstrap_servers(options.bootstrap_servers),
             client_id=options.client_id,
             timeout_ms=options.timeout_ms,
+            request_timeout_ms=options.request_timeout_ms,
             connect_timeout_ms=options.connect_timeout_ms,
             security=options.security,
         )

@@ -58,6 +58,7 @@ class Cluster:
         *,
         client_id: str = "semel",
         timeout_ms: int = 30_000,
+        request_timeout_ms: int | None = None,
         connect_timeout_ms: int = 10_000,
         security: Security = PLAINTEXT,
     ) -> None:
@@ -66,10 +67,13 @@ class Cluster:
         if security.tls is not None:
             tls_context(security.tls)  # Certificates that cannot be read are told of here.
         self._client_id = client_id
-        # A node that is frozen takes connections, and says nothing.
-        self._connect_timeout_ms = min(connect_timeout_ms, timeout_ms)
         self.timeout_ms = timeout_ms
-        """How long one request may take, and how long passing refusals are retried."""
+        """How long passing refusals are retried."""
+        self.request_timeout_ms = min(timeout_ms, request_timeout_ms or timeout_ms)
+        """How long one request may take: of a node that is frozen no answer comes, and another may
+        lead by then."""
+        # Such a node takes connections as well.
+        self._connect_timeout_ms = min(connect_timeout_ms, self.request_timeout_ms)
         self._links: dict[Address, Link] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
         self._looking = asyncio.Lock()
@@ -97,19 +101,19 @@ class Cluster:
 
     async def call_any(self, messages: Messages[_Request, _Reply], request: _Request) -> _Reply:
         link = await self._any_link()
-        return await link.call(messages, request, self.timeout_ms)
+        return await link.call(messages, request, self.request_timeout_ms)
 
     async def call(
         self, node_id: int, messages: Messages[_Request, _Reply], request: _Request
     ) -> _Reply:
         link = await self._link_to(node_id)
-        return await link.call(messages, request, self.timeout_ms)
+        return await link.call(messages, request, self.request_timeout_ms)
 
     async def ask(
         self, node_id: int, messages: Messages[_Request, _Reply], request: _Request
     ) -> Pending[_Reply]:
         """Send now; the reply may be waited for later."""
-        return await (await self._link_to(node_id)).ask(messages, request, self.timeout_ms)
+        return await (await self._link_to(node_id)).ask(messages, request, self.request_timeout_ms)
 
     async def version_of(self, node_id: int, messages: Messages[Any, Any]) -> int:
         """The version of this API that is spoken with this broker."""
@@ -128,7 +132,7 @@ class Cluster:
     ) -> None:
         """Send a request that gets no reply."""
         link = await self._link_to(node_id)
-        await link.tell(messages, request, self.timeout_ms)
+        await link.tell(messages, request, self.request_timeout_ms)
 
     async def controller_id(self) -> int:
         if self._controller_id == NO_NODE:
@@ -148,7 +152,7 @@ class Cluster:
             allow_auto_topic_creation=may_create,
         )
         link = await self._any_link()
-        reply = await link.call(metadata_messages, request, self.timeout_ms)
+        reply = await link.call(metadata_messages, request, self.request_timeout_ms)
         described = metadata.from_wire(reply)
         self._heard_from(link, knows=not described.lacks_leader)
         self._addresses = dict(described.brokers)
@@ -228,7 +232,7 @@ class Cluster:
         request = find_coordinator.FindCoordinatorRequest(
             key=key, key_type=kind, coordinator_keys=[key]
         )
-        reply = await link.call(find_coordinator, request, self.timeout_ms)
+        reply = await link.call(find_coordinator, request, self.request_timeout_ms)
         # Before version 4 a reply has room for one coordinator only.
         found = reply.coordinators[0] if reply.coordinators else reply
         subject = f"coordinator of {kind.name.lower()} {key}"

@@ -167,7 +167,7 @@ class _Fetching:
             try:
                 if pending is None:
                     pending = await self._ask(offset, isolation)
-                return self._answer(await pending.reply(self._cluster.timeout_ms))
+                return self._answer(await pending.reply(self._cluster.request_timeout_ms))
             except RequestError:
                 self._leader_id = None
                 raise
