@@ -11,6 +11,7 @@ from setuptools import setup
 
 COMPILED = """
     types world arrivals deadlines durations
+    access/access_list access/rights
     wire/primitives wire/messages/produce wire/messages/fetch wire/messages/end_txn
     records/batch records/checksum records/compression records/control records/fields
     records/header records/partitioning records/records records/scanning records/varint
@@ -25,9 +26,9 @@ COMPILED = """
     journal/index_in_memory journal/rows journal/sealed journal/stretch journal/tail
     journal/file/commit journal/file/disk journal/file/journal journal/file/salvaging
     journal/file/segments
-    broker/answer broker/broker broker/connection broker/connection_on_store broker/coordinators
-    broker/dispatch broker/inbox broker/incoming broker/led_lanes broker/server broker/topic_counts
-    broker/transactional broker/transactional_produce
+    broker/access_control broker/answer broker/broker broker/connection broker/connection_on_store
+    broker/coordinators broker/dispatch broker/inbox broker/incoming broker/led_lanes broker/server
+    broker/topic_counts broker/transactional broker/transactional_produce
     broker/handlers/produce broker/handlers/fetch broker/handlers/end_txn
 """
 """Left out, besides what is seldom used: modules that define structs of msgspec, whose options

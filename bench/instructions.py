@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -58,23 +58,41 @@ def _tail_fetches(port: int, count: int) -> None:
     _sends(load.fetch_request(TOPIC, [1], 1 << 20))(port, count)
 
 
-LOADS: Final[dict[str, tuple[Callable[[int, int], None], int]]] = {
-    "produce acks=1, 1 KB": (_sends(load.produce_request(TOPIC, 0, 1024, 1)), 1000),
-    "produce acks=all, 1 KB": (_sends(load.produce_request(TOPIC, 0, 1024, -1)), 1000),
-    "produce acks=1, ten partitions": (_sends(load.produce_request(TOPIC, 0, 1024, 1, 10)), 500),
-    "fetch at the tail": (_tail_fetches, 1000),
-    "transaction over one partition": (_transactions(1), 300),
-    "transaction over 64 partitions": (_transactions(64), 30),
+class Load(NamedTuple):
+    send: Callable[[int, int], None]
+    """To a port, so many requests."""
+    request_count: int
+    settings: tuple[str, ...] = ()
+    """Of the server."""
+
+
+ACCESS_LISTS: Final = (
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found=true",
+)
+LOADS: Final = {
+    "produce acks=1, 1 KB": Load(_sends(load.produce_request(TOPIC, 0, 1024, 1)), 1000),
+    "produce acks=1, 1 KB, with access lists": Load(
+        _sends(load.produce_request(TOPIC, 0, 1024, 1)), 1000, ACCESS_LISTS
+    ),
+    "produce acks=all, 1 KB": Load(_sends(load.produce_request(TOPIC, 0, 1024, -1)), 1000),
+    "produce acks=1, ten partitions": Load(
+        _sends(load.produce_request(TOPIC, 0, 1024, 1, 10)), 500
+    ),
+    "fetch at the tail": Load(_tail_fetches, 1000),
+    "fetch at the tail, with access lists": Load(_tail_fetches, 1000, ACCESS_LISTS),
+    "transaction over one partition": Load(_transactions(1), 300),
+    "transaction over 64 partitions": Load(_transactions(64), 30),
 }
 
 
-def instructions(version: Version, send: Callable[[int, int], None], count: int) -> int:
+def instructions(version: Version, one: Load, count: int) -> int:
     """Of a server's whole life."""
     with tempfile.TemporaryDirectory(prefix="semel-bench-") as folder:
         server = subprocess.Popen(
             ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null",
              sys.executable, "-m", "semel", "serve", "--listen", "127.0.0.1:0", "--data", folder,
-             "--set", "num.partitions=64"],
+             *(f"--set={setting}" for setting in ("num.partitions=64", *one.settings))],
             env={**os.environ, "PYTHONPATH": str(version.import_path), "PYTHONHASHSEED": "0"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -86,8 +104,8 @@ def instructions(version: Version, send: Callable[[int, int], None], count: int)
             assert ready is not None, server.communicate()
             port = int(ready[1])
             load.wait_for_topic(port, TOPIC)
-            send(port, WARMING)
-            send(port, count)
+            one.send(port, WARMING)
+            one.send(port, count)
             server.send_signal(signal.SIGTERM)
             _, said = server.communicate()
         finally:
@@ -98,9 +116,9 @@ def instructions(version: Version, send: Callable[[int, int], None], count: int)
     return int(counted[1].replace(",", ""))
 
 
-def per_request(version: Version, send: Callable[[int, int], None], count: int) -> float:
-    twice, once = (instructions(version, send, times * count) for times in (2, 1))
-    return (twice - once) / count
+def per_request(version: Version, one: Load) -> float:
+    twice, once = (instructions(version, one, times * one.request_count) for times in (2, 1))
+    return (twice - once) / one.request_count
 
 
 def main() -> None:
@@ -111,8 +129,7 @@ def main() -> None:
     here, there = this_version(), other_version(options.beside)
     table = Table("instructions for each", "here", options.beside, "here / there")
     for name in options.names or LOADS:
-        send, count = LOADS[name]
-        mine, other = per_request(here, send, count), per_request(there, send, count)
+        mine, other = per_request(here, LOADS[name]), per_request(there, LOADS[name])
         table.add_row(name, f"{mine:,.0f}", f"{other:,.0f}", f"{mine / other:.3f}")
     Console().print(f"compiled: {Path(here.import_path).name != 'src'}", table)
 

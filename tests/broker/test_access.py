@@ -616,17 +616,19 @@ async def test_a_change_is_answered_when_it_is_durable(machine: Machine) -> None
         assert [mark.position for mark in marks] == [end_of(broker)]
 
 
+@pytest.mark.parametrize("module", ["list_offsets", "produce"])
 @on_a(Guarded)
 async def test_what_was_decided_on_a_connection_is_decided_anew_by_other_rules(
-    machine: Machine,
+    machine: Machine, module: str
 ) -> None:
     async with machine.broker() as broker:
         await fill(broker)
         ann = as_(broker)
-        case = next(case for case in CASES if case.module == "list_offsets")
+        case = next(case for case in CASES if case.module == module)
+        right = WRITE_TOPIC if module == "produce" else DESCRIBE_TOPIC
         found = []
         for change in (say, take_back, say):
-            change(broker, [rule(DESCRIBE_TOPIC)])
+            change(broker, [rule(right)])
             found.append({*codes(await answered(broker, case, ann))})
         assert found == [{0}, {29}, {0}]
 

@@ -68,6 +68,10 @@ def decisions_are_remembered_for_ever(patch: Patch) -> None:
     patch.setattr(CallersRights, "_current", lambda self: self._access_list())
 
 
+def what_is_remembered_is_not_asked_about(patch: Patch) -> None:
+    patch.setattr(CallersRights, "remembered", lambda self, right: self._remembered.get(right, {}))
+
+
 def what_is_known_is_believed_for_ever(patch: Patch) -> None:
     patch.setattr(access_control, "STALE_S", 1e9)
 
@@ -179,7 +183,15 @@ BUGS: list[tuple[Callable[[Patch], None], Kill]] = [
     ),
     (
         decisions_are_remembered_for_ever,
-        test_access.test_what_was_decided_on_a_connection_is_decided_anew_by_other_rules,
+        lambda: test_access.test_what_was_decided_on_a_connection_is_decided_anew_by_other_rules(
+            module="list_offsets"
+        ),
+    ),
+    (
+        what_is_remembered_is_not_asked_about,
+        lambda: test_access.test_what_was_decided_on_a_connection_is_decided_anew_by_other_rules(
+            module="produce"
+        ),
     ),
     (
         what_is_known_is_believed_for_ever,

@@ -3,7 +3,7 @@
 Law: nothing is decided by rules that have been replaced, whoever remembers what.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from semel.access.access_list import AccessListView
@@ -44,6 +44,10 @@ class Rights(Protocol):
     def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """A bit for each, of those that such a resource has."""
 
+    def remembered(self, right: Right) -> Mapping[str, bool]:
+        """What is known already, by name, for whoever asks of many in one step: it is what counts
+        until something else is decided, and no longer. What is False or not there is asked for."""
+
 
 class Unrestricted:
     """Where there is no access control."""
@@ -63,6 +67,9 @@ class Unrestricted:
     def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         return _EVERYTHING[resource_type]
 
+    def remembered(self, right: Right) -> Mapping[str, bool]:
+        return _NOTHING_KNOWN
+
 
 class Nothing:
     """Of whom nobody has let in."""
@@ -81,11 +88,15 @@ class Nothing:
     def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         return 0
 
+    def remembered(self, right: Right) -> Mapping[str, bool]:
+        return _NOTHING_KNOWN
+
 
 _EVERYTHING: Final = {
     resource_type: sum(1 << operation for operation in operations)
     for resource_type, operations in OPERATIONS_ON.items()
 }
+_NOTHING_KNOWN: Final[Mapping[str, bool]] = {}
 UNRESTRICTED: Final = Unrestricted()
 NOTHING: Final = Nothing()
 
@@ -107,7 +118,9 @@ class CallersRights:
         self._allows_if_no_rule = settings.allows_if_no_rule
         self._is_super = caller.principal in settings.super_users
         self._refused = refused
-        self._remembered: dict[tuple[Right, str], bool] = {}
+        self._remembered: dict[Right, dict[str, bool]] = {}
+        """By name."""
+        self._remembered_count = 0
         self._remembered_somewhere: dict[Right, bool] = {}
         self._decided_by: AccessListView | None = None
         self._decided_by_version = -1
@@ -121,14 +134,6 @@ class CallersRights:
         return True
 
     def may(self, right: Right, name: str = CLUSTER_NAME) -> bool:
-        access_list = self._access_list()
-        # Each request comes this way: what is remembered takes no further step.
-        if (
-            access_list is self._decided_by
-            and access_list.version == self._decided_by_version
-            and self._remembered.get((right, name))
-        ):
-            return True
         known = self.may_see(right, name)
         if not known:
             self._refused(self._caller, right, name)
@@ -136,13 +141,16 @@ class CallersRights:
 
     def may_see(self, right: Right, name: str = CLUSTER_NAME) -> bool:
         access_list = self._current()
-        known = self._remembered.get((right, name))
+        by_name = self._remembered.get(right)
+        known = None if by_name is None else by_name.get(name)
         if known is None:
             known = self._decide(access_list, right, name)
-            if len(self._remembered) >= REMEMBERED_MAX:
-                self._remembered.clear()
-            self._remembered[right, name] = known
+            self._remember(right, name, known)
         return known
+
+    def remembered(self, right: Right) -> Mapping[str, bool]:
+        self._current()
+        return self._remembered.get(right, _NOTHING_KNOWN)
 
     def may_somewhere(self, right: Right) -> bool:
         access_list = self._current()
@@ -164,10 +172,20 @@ class CallersRights:
         access_list = self._access_list()
         version = access_list.version
         if access_list is not self._decided_by or version != self._decided_by_version:
-            self._remembered.clear()
-            self._remembered_somewhere.clear()
+            self._forget()
             self._decided_by, self._decided_by_version = access_list, version
         return access_list
+
+    def _remember(self, right: Right, name: str, known: bool) -> None:
+        if self._remembered_count >= REMEMBERED_MAX:
+            self._forget()
+        self._remembered.setdefault(right, {})[name] = known
+        self._remembered_count += 1
+
+    def _forget(self) -> None:
+        self._remembered = {}
+        self._remembered_count = 0
+        self._remembered_somewhere.clear()
 
     def _decide(self, access_list: AccessListView, right: Right, name: str) -> bool:
         if self._is_super:

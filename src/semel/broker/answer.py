@@ -120,6 +120,11 @@ class Call:
         assert right in self.api.rights, f"{self.api.name} asks for {right}, and does not say so"
         return self.peer.rights.may_see(right, name)
 
+    def remembered(self, right: Right) -> Mapping[str, bool]:
+        """What is known of it already, by name: for one step, as `may` would say it now."""
+        assert right in self.api.rights, f"{self.api.name} asks for {right}, and does not say so"
+        return self.peer.rights.remembered(right)
+
     @property
     def is_unrestricted(self) -> bool:
         """There is no access control: nothing need be asked for."""

@@ -72,7 +72,7 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
         response = _refuse_all(request, refusal_of_id)
         return Answer(response, NO_MARKS) if acks != ACKS_NONE else _unanswered(response)
     turned_away: list[TopicProduceResponse] = []
-    if call.version >= IDS_SINCE or not call.is_unrestricted:
+    if call.version >= IDS_SINCE or not _may_write_all(request, call):
         turned_away = _turn_away(broker, request, call)
     if request.transactional_id is None:
         writing = _Writing(broker)
@@ -158,6 +158,14 @@ def _send_away(broker: "Broker", response: ProduceResponse, call: Call) -> None:
                         led_by.node_id, led_by.host, led_by.port
                     )
     response.node_endpoints = list(endpoints.values())
+
+
+def _may_write_all(request: ProduceRequest, call: Call) -> bool:
+    """Whether that is known already: each request comes this way."""
+    if call.is_unrestricted:
+        return True
+    known = call.remembered(WRITE_TOPIC)
+    return all(known.get(topic.name) for topic in request.topic_data)
 
 
 def _turn_away(broker: "Broker", request: ProduceRequest, call: Call) -> list[TopicProduceResponse]:
