@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import semel
@@ -81,6 +82,14 @@ def runs_over_a_topic_made_twice_again(servers: str, spark: Session, folder: Pat
         return [*rows, run(failOnDataLoss="false"), run(failOnDataLoss="false")]
 
 
+def last_of(query: StreamingQuery, servers: str) -> tuple[object, ...]:
+    """What it has read, and the rows of its last batch."""
+    last = semel.spark.last_progress(query, bootstrap_servers=servers)
+    assert last is not None
+    (source,), (sink,) = last.sources, last.sinks
+    return source.description, sink.written.rows
+
+
 def main(folder: Path) -> None:
     with semel.spark.session() as spark:
         say("pyspark", ".".join(pyspark.__version__.split(".")[:2]))
@@ -101,8 +110,8 @@ def main(folder: Path) -> None:
         for name, sink in sinks.items():
             queries.finish(sink(), folder / name)
             queries.forget_commits(folder / name, 1)
-            queries.finish(sink(), folder / name)
-            say(name, copied(servers, name))
+            query = queries.finish(sink(), folder / name)
+            say(name, copied(servers, name), *last_of(query, servers))
         reader = spark.read.format("semel").option("subscribe", "orders")
         frame = reader.option("includeHeaders", "true").load()
         batch = frame.select("key", "value", "timestamp", "headers").write.format("semel")

@@ -34,8 +34,8 @@ def test_sources_and_sinks_work_on_an_older_pyspark(pyspark: str, tmp_path: Path
     *found, limits = run(pyspark, older_spark.__file__, str(tmp_path)).splitlines()
     assert found == [
         f"pyspark {pyspark}",
-        "default each row once",
-        "volume each row once",
+        "default each row once semel[orders] 40",
+        "volume each row once semel[orders] 40",
         "batch each row once",
         "remade 10 7 0" if pyspark == "4.2" else "remade 10 0 7",
     ]

@@ -17,7 +17,7 @@ import semel.spark
 from semel.client.cluster.blocking import ClientOptions, shared
 from semel.client.cluster.group_offsets import group_offsets
 from semel.errors import ConfigError
-from semel.spark import Session, report_progress
+from semel.spark import Session, last_progress, report_progress
 from semel.spark.progress import Progress
 from semel.testing import Broker
 from semel.types import TopicPartition
@@ -117,6 +117,11 @@ def test_a_query_tells_what_it_reads_and_writes_and_leaves_one_group(
     finally:
         spark.streams.removeListener(listener)
     assert [each.batch_id for each in (first, second, third)] == [0, 1, 2]
+    last = last_progress(query, bootstrap_servers=spark.bootstrap_servers)
+    assert last is not None
+    # Spark hands on its numbers rounded.
+    assert last.rows_per_s == pytest.approx(third.rows_per_s, abs=0.1)
+    assert last._replace(rows_per_s=third.rows_per_s) == third
     for number, progress in enumerate((first, second, third), start=1):
         (source,) = progress.sources
         assert (progress.name, source.description) == ("loud", f"semel[{orders}]")

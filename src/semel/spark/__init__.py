@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from semel.spark.local_session import Session as Session
     from semel.spark.local_session import session as session
+    from semel.spark.progress import last_progress as last_progress
     from semel.spark.progress import report_progress as report_progress
     from semel.spark.registration import register as register
     from semel.spark.volume import exactly_once as exactly_once
 
-__all__ = ["Session", "exactly_once", "register", "report_progress", "session"]
+__all__ = ["Session", "exactly_once", "last_progress", "register", "report_progress", "session"]
 
 _HOMES = {
     "Session": "local_session",
     "session": "local_session",
     "exactly_once": "volume",
     "register": "registration",
+    "last_progress": "progress",
     "report_progress": "progress",
 }
 

@@ -1,12 +1,13 @@
 """What a query has read and written, batch by batch, as Spark's own progress cannot tell it.
 
 Spark gives a source in Python no way to report metrics, nor a name, and a sink no way to report
-anything: its progress shows an object's address. A listener has the offsets, and the cluster has
-the marker.
+anything: its progress shows an object's address. But it has the offsets, and the cluster has the
+marker.
 """
 
 import json
 import logging
+from ast import literal_eval
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
     StreamingQueryListener,
 )
+from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.client.admin.lag import waiting_since
 from semel.client.cluster.blocking import ClientOptions, shared
@@ -100,18 +102,37 @@ def report_progress(
     `options` are those by which a source or a sink reaches the cluster, such as
     `kafka.security.protocol`. End it with `spark.streams.removeListener`.
     """
+    listener = ProgressListener(_client(bootstrap_servers, options), tell or _tell_log)
+    spark.streams.addListener(listener)
+    return listener
+
+
+def last_progress(
+    query: StreamingQuery,
+    *,
+    bootstrap_servers: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Progress | None:
+    """Of the last micro-batch that Spark has told of, as `query.lastProgress`; None before the
+    first. The cluster and `options` are given as to `report_progress`. What the sink has written
+    and how long records wait is asked of the cluster now."""
+    connected = shared(_client(bootstrap_servers, options))
+    last = query.lastProgress
+    if last is None:
+        return None
+    return connected.run(_progress(connected.cluster, last, {}))
+
+
+def _client(bootstrap_servers: str | None, options: Mapping[str, Any] | None) -> ClientOptions:
     given = dict(options or {})
     servers = bootstrap_servers or given.get("kafka.bootstrap.servers") or named_bootstrap_servers()
     if not servers:
         raise ConfigError("bootstrap_servers is missing: name a broker, host:port")
-    client = ClientOptions(
+    return ClientOptions(
         joined_bootstrap_servers(servers),
         client_id="semel-spark-progress",
         security=security_from(lambda name: given.get(f"kafka.{name}"), "option kafka."),
     )
-    listener = ProgressListener(client, tell or _tell_log)
-    spark.streams.addListener(listener)
-    return listener
 
 
 class ProgressListener(StreamingQueryListener):
@@ -127,7 +148,7 @@ class ProgressListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         connected = shared(self._client)
         try:
-            progress = connected.run(self._progress(connected.cluster, event.progress))
+            progress = connected.run(_progress(connected.cluster, event.progress, self._groups))
         except SemelError as error:
             # What a query does must not depend on who looks at it.
             _log.warning("progress of query %s is not known: %s", event.progress.id, error)
@@ -140,35 +161,36 @@ class ProgressListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         self._groups.pop(str(event.id), None)
 
-    async def _progress(self, cluster: Cluster, progress: Any) -> Progress:
-        now_ms = _milliseconds(progress.timestamp) + int(progress.batchDuration)
-        sources = []
-        for source in progress.sources:
-            end = _offsets_in(source.endOffset)
-            if end:
-                latest = _offsets_in(source.latestOffset) or end
-                waits = await waiting_since(cluster, end, latest)
-                sources.append(
-                    _source_progress(int(source.numInputRows), end, latest, waits, now_ms)
-                )
-        query_id = str(progress.id)
-        return Progress(
-            progress.name,
-            query_id,
-            str(progress.runId),
-            progress.batchId,
-            _number(progress.processedRowsPerSecond),
-            tuple(sources),
-            await self._sinks(cluster, query_id),
-        )
 
-    async def _sinks(self, cluster: Cluster, query_id: str) -> tuple[SinkProgress, ...]:
-        if not self._groups.get(query_id):
-            self._groups[query_id] = await groups_of(cluster, query_id)
-        found = await find_markers_of(cluster, query_id, self._groups[query_id])
-        return tuple(
-            SinkProgress(group, marker.batch_id, marker.written) for group, marker in found
-        )
+async def _progress(cluster: Cluster, progress: Any, groups: dict[str, list[str]]) -> Progress:
+    """`groups` has those that were found before, by the id of a query."""
+    now_ms = _milliseconds(progress.timestamp) + int(progress.batchDuration)
+    sources = []
+    for source in progress.sources:
+        end = _offsets_in(source.endOffset)
+        if end:
+            latest = _offsets_in(source.latestOffset) or end
+            waits = await waiting_since(cluster, end, latest)
+            sources.append(_source_progress(int(source.numInputRows), end, latest, waits, now_ms))
+    query_id = str(progress.id)
+    return Progress(
+        progress.name,
+        query_id,
+        str(progress.runId),
+        progress.batchId,
+        _number(progress.processedRowsPerSecond),
+        tuple(sources),
+        await _sinks(cluster, query_id, groups),
+    )
+
+
+async def _sinks(
+    cluster: Cluster, query_id: str, groups: dict[str, list[str]]
+) -> tuple[SinkProgress, ...]:
+    if not groups.get(query_id):
+        groups[query_id] = await groups_of(cluster, query_id)
+    found = await find_markers_of(cluster, query_id, groups[query_id])
+    return tuple(SinkProgress(group, marker.batch_id, marker.written) for group, marker in found)
 
 
 def _source_progress(
@@ -196,9 +218,20 @@ def description_of(offsets: Offsets) -> str:
 def _offsets_in(text: str | None) -> dict[TopicPartition, int]:
     """None of a source that reads something else."""
     try:
-        return from_json(json.loads(text or "{}"))
+        return from_json(_read(text or "{}"))
     except ValueError:
         return {}
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        # What older PySpark has taken out of JSON it hands on as Python writes it.
+        try:
+            return literal_eval(text)
+        except SyntaxError as error:
+            raise ValueError(str(error)) from error
 
 
 def _number(value: Any) -> float:
