@@ -1,7 +1,8 @@
 """A cycle: what is called, what is kept of it, and where each partition goes on."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -45,6 +46,27 @@ def test_everything_that_succeeds_is_sent_and_done() -> None:
     assert sent(outcome) == ["0-5", "1-7", "0-6"]
     assert outcome.done == {place(0): 7, place(1): 8}
     assert not outcome.undone
+
+
+async def coming(each: Record) -> None: ...
+
+
+def made(each: Record) -> Iterator[None]:
+    yield
+
+
+async def made_on_the_loop(each: Record) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("begin", [coming, made, made_on_the_loop])
+def test_what_returns_before_it_has_done_anything_has_failed(
+    begin: Callable[[Record], Any],
+) -> None:
+    """As a decorator that hides what it wraps makes it."""
+    outcome = cycle([(0, 5)], lambda each, out: begin(each), rules(retries=1))
+    assert outcome.undone == {place(0): 5}
+    assert isinstance(outcome.failures[place(0)].error, TypeError)
 
 
 def test_behind_a_failure_its_partition_waits_and_the_others_go_on() -> None:

@@ -2,7 +2,8 @@
 
 import functools
 import json
-from collections.abc import Callable
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -52,7 +53,7 @@ def test_the_decorators_may_stand_in_any_order() -> None:
     assert [each.is_transactional for each in app.listeners] == [True, True, False]
 
 
-def logged(function: Callable[..., None]) -> Callable[..., None]:
+def logged(function: Callable[..., object]) -> Callable[..., None]:
     @functools.wraps(function)
     def call(*arguments: Any) -> None:
         function(*arguments)
@@ -140,6 +141,32 @@ def test_a_function_that_cannot_be_called_is_refused(function: Callable[..., Any
         App().listener("orders", group="g")(function)
 
 
+def one_by_one(order: Record) -> Iterator[None]:
+    yield
+
+
+async def one_by_one_on_the_loop(order: Record) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("function", [one_by_one, one_by_one_on_the_loop, logged(one_by_one)])
+def test_a_function_whose_call_would_do_nothing_is_refused(function: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match="it has a yield, and a call of it would do nothing"):
+        App().listener("orders", group="g")(function)
+
+
+def test_a_listener_that_would_read_its_own_dead_letters_is_refused() -> None:
+    for topics in ("orders.dead", ["orders", "orders.dead"], re.compile(r"orders\..*")):
+        listener = App().listener(topics, group="g", dead_letters="orders.dead")
+        with pytest.raises(ConfigError, match="listens to its own dead_letters"):
+            listener(one)
+
+
+def test_an_empty_prefix_of_transactional_ids_is_refused() -> None:
+    with pytest.raises(ConfigError, match="transactional_id_prefix is empty"):
+        App(transactional_id_prefix="")
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -153,6 +180,9 @@ def test_a_function_that_cannot_be_called_is_refused(function: Callable[..., Any
         {"cycle_ms_max": 0},
         {"nonsense": 1},
         {"auto_offset_reset": "middle"},
+        {"retry_on": "ValueError"},
+        {"retry_on": (ValueError, KeyboardInterrupt)},
+        {"dead_letters": "orders"},
     ],
 )
 def test_an_option_that_cannot_be_is_refused_where_it_is_given(options: dict[str, Any]) -> None:

@@ -504,6 +504,16 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(
             ["topic", "alter-config", "x", "-c", "retention.ms=1", "-d", "retention.ms"],
             "retention.ms is to be set (--config) and put back (--delete)",
         ),
+        (
+            ["config", "set", "topic", "x", "retention.ms=1", "retention.ms=2"],
+            "retention.ms is given twice: '1' and '2'",
+        ),
+        (
+            ["topic", "create", "x", "-c", "retention.ms=1", "-c", "retention.ms=1"],
+            "retention.ms is given twice",
+        ),
+        (["topic", "list", "-b", ""], "--bootstrap-server is empty: leave it out, or say which"),
+        (["topic", "list", "--profile", ""], "--profile is empty: leave it out, or say which"),
         (["serve", "--worker", "2"], "--worker 2; did you mean '--workers'? `semel serve --help`"),
         (["serve", "--volumes", "nowhere"], "--volumes nowhere: volumes lie in a store at one of"),
         (
@@ -580,6 +590,7 @@ def test_refusals_are_one_sentence_and_exit_code_1(
     small = lines(tmp_path / "small", "x")
     failures: list[tuple[list[str], str]] = [
         (["consume", "cli-nowhere"], "topic cli-nowhere does not exist"),
+        (["consume", ""], "a topic needs a name"),
         (["produce", "cli-y", missing], f"{missing}: no such file or directory"),
         (["produce", "cli-y", small, "-p", "9"], "topic cli-y has no partition 9: it has 1"),
         (

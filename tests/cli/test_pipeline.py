@@ -87,6 +87,12 @@ def test_a_query_that_is_not_there_is_refused_with_the_nearest_name(run: Run, gr
     assert err == "semel: no query is called orders-alout; did you mean 'orders-aloud'?\n"
 
 
+def test_an_empty_name_is_no_query_s(run: Run, group: str) -> None:
+    code, out, err = run("pipeline", "describe", "")
+    assert (code, out) == (2, "")
+    assert err == "semel: the name of the query is empty: `semel pipeline list` shows all\n"
+
+
 def test_queries_are_watched_look_by_look(run: Run, group: str) -> None:
     code, out, _ = run(
         "pipeline", "watch", "orders-aloud", "--every", "0.01", "--count", "2", "--json"

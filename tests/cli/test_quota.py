@@ -52,6 +52,16 @@ def test_quotas_are_set_listed_and_removed(run: Run) -> None:
         (["set", "producer_byte_rate=1"], 2, "say for whom: --user, --client-id or --ip"),
         (["set", "producer_byte_rate=x", "--user", "u"], 2, "producer_byte_rate=x: must be a numb"),
         (["set", "rate=1", "--user", "u"], 1, "'rate' is no quota of users/u: there are consumer"),
+        (
+            ["set", "request_percentage=1", "--ip", "10.0.0.1"],
+            1,
+            "of ips/10.0.0.1: there is connection_creation_rate",
+        ),
+        (
+            ["set", "producer_byte_rate=1", "producer_byte_rate=2", "--user", "u"],
+            2,
+            "producer_byte_rate is given twice: '1' and '2'",
+        ),
         (["set", "producer_byte_rate=0", "--user", "u"], 1, "a quota is greater than 0"),
         (["set", "producer_byte_rate=1", "--user", "u", "--user-defaults"], 2, "choose one"),
         (["set", "connection_creation_rate=1", "--ip", "host"], 1, "'host' is no IP address"),

@@ -19,8 +19,8 @@ from support.command_line import Run
         ('{"value": 3, "key": 4}', Record(b"4", b"3", 7), None),
         ('{"value_base64": "/w==", "key_base64": "AA=="}', Record(b"\0", b"\xff", 7), None),
         (
-            '{"value": "", "headers": {"h": "x"}, "timestamp": -5, "partition": 3}',
-            Record(None, b"", -5, (("h", b"x"),)),
+            '{"value": "", "headers": {"h": "x"}, "timestamp": -1, "partition": 3}',
+            Record(None, b"", -1, (("h", b"x"),)),
             3,
         ),
         ('{"value": "v", "partition": 3, "offset": 9}', Record(None, b"v", 7), None),
@@ -42,6 +42,7 @@ def test_a_line_is_a_record(line: str, record: Record, partition: int | None) ->
         ('{"value": 1, "value_base64": "AA=="}', "has both value and value_base64"),
         ('{"value_base64": "A"}', "has a value_base64 that is not base64"),
         ('{"value": 1, "partition": -1}', "has -1 as its partition, which is a whole number: one"),
+        ('{"value": 1, "timestamp": -5}', "has -5 as its timestamp, which is a whole number: mill"),
         ('{"value": 1, "timestamp": "now"}', "has 'now' as its timestamp, which is a whole number"),
         ('{"value": 1, "headers": 3}', "has headers that are neither an object nor a list"),
         ('{"value": 1, "headers": [{}]}', "has a header without a key"),

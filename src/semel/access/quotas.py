@@ -73,7 +73,8 @@ class Entity(NamedTuple):
         """Raises InvalidRequest if there is no such quota for this, or not of this size."""
         known = OF_CLIENTS if self.ip is None else OF_ADDRESSES
         if name not in known:
-            raise InvalidRequest(f"{name!r} is no quota of {self}: there are {_listed(known)}")
+            there = f"{'are' if len(known) > 1 else 'is'} {_listed(known)}"
+            raise InvalidRequest(f"{name!r} is no quota of {self}: there {there}")
         if not 0 < value < math.inf:
             raise InvalidRequest(f"{name}={value:g}: a quota is greater than 0")
         if name not in FRACTIONAL and abs(round(value) - value) > _WHOLE_WITHIN:

@@ -11,6 +11,7 @@ from semel.app.cycle import Rules
 from semel.app.listener import (
     Listener,
     check_promise,
+    check_runs,
     layers_of,
     takes_outbox,
     topics_of,
@@ -64,6 +65,10 @@ class App:
         if "transactional_id" in producer_options:
             raise ConfigError(
                 "an application makes its own transactional ids: give transactional_id_prefix"
+            )
+        if not transactional_id_prefix:
+            raise ConfigError(
+                "transactional_id_prefix is empty: other applications' may be as well"
             )
         producer_options.setdefault("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS)
         check_producer(producer_options)
@@ -135,6 +140,7 @@ class App:
             called = name or function.__name__
             if called in self._declared:
                 raise ConfigError(f"two listeners are called {called}: give one a name=")
+            check_runs(function)
             payload = payload_of(function, batch)
             # What a function makes of it is what the annotation tells of then.
             kinds = {

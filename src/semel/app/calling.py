@@ -100,3 +100,5 @@ def _check(returned: object) -> None:
         if inspect.iscoroutine(returned):
             returned.close()
         raise TypeError("the function returned something to await: declare it with `async def`")
+    if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        raise TypeError("the function returned a generator, which has done nothing yet")

@@ -41,6 +41,17 @@ class Listener:
             raise ConfigError(
                 f"listener {self.name}: a deserializer is for records, and it gets an Arrow batch"
             )
+        dead_letters = self.rules.dead_letters
+        if dead_letters is not None and self._listens_to(dead_letters):
+            raise ConfigError(
+                f"listener {self.name}: it listens to its own dead_letters, {dead_letters!r}: what "
+                "failed would fail again for ever"
+            )
+
+    def _listens_to(self, topic: str) -> bool:
+        if isinstance(self.topics, re.Pattern):
+            return self.topics.fullmatch(topic) is not None
+        return topic in self.topics
 
     @property
     def shape(self) -> CallShape:
@@ -66,6 +77,16 @@ def topics_of(topics: str | Sequence[str] | re.Pattern[str]) -> Topics:
     for name in names:
         check_name(name)
     return names
+
+
+def check_runs(function: Callable[..., Any]) -> None:
+    """Whether to call it is to have it run."""
+    for layer in layers_of(function):
+        if inspect.isgeneratorfunction(layer) or inspect.isasyncgenfunction(layer):
+            raise ConfigError(
+                f"listener {function.__qualname__}: it has a yield, and a call of it would do "
+                "nothing: what it makes of a record goes out by `out.send`"
+            )
 
 
 def takes_outbox(function: Callable[..., Any]) -> bool:

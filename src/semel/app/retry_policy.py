@@ -40,6 +40,9 @@ class RetryPolicy(NamedTuple):
 
 def check_retry_policy(retry_policy: RetryPolicy) -> RetryPolicy:
     check_numbers(retry_policy._asdict(), RetryPolicy.__annotations__)
+    for kind in retry_policy.retry_on:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            raise ConfigError(f"retry_on is {kind!r}: it has to be an exception type, or several")
     if retry_policy.retries < 0:
         raise ConfigError(f"retries is {retry_policy.retries}, and cannot be negative")
     if not 0 <= retry_policy.backoff_ms <= retry_policy.backoff_ms_max:

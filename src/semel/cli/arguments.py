@@ -167,6 +167,16 @@ def parse_pairs(texts: Iterable[str]) -> list[tuple[str, str]]:
     return pairs
 
 
+def parse_settings(texts: Iterable[str]) -> dict[str, str]:
+    """As `parse_pairs`, of which each key may stand there once: a change is of one mind."""
+    settings: dict[str, str] = {}
+    for key, value in parse_pairs(texts):
+        if key in settings:
+            raise ConfigError(f"{key} is given twice: {settings[key]!r} and {value!r}")
+        settings[key] = value
+    return settings
+
+
 _PATTERN = "^"
 _OF_PATTERNS = frozenset("*+?|()[]{}$^\\")
 """What no topic has in its name."""

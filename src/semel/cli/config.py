@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from semel.cli.arguments import DEFAULT_TARGET, Target, parse_pairs
+from semel.cli.arguments import DEFAULT_TARGET, Target, parse_settings
 from semel.cli.output import say, say_configs, say_json, say_table
 from semel.client.admin import configs
 from semel.client.admin.configs import ConfigEntry, ConfigSource
@@ -114,7 +114,7 @@ def set_(
     `semel config set broker all log.retention.ms=3600000` is for all brokers. What is set
     for one comes before what is set for all, and this before what a broker was started with.
     """
-    return _alter(kind, name, dict(parse_pairs((setting, *more))), target)
+    return _alter(kind, name, parse_settings((setting, *more)), target)
 
 
 @app.command

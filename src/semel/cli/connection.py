@@ -68,6 +68,10 @@ def connection_of(
     given: Iterable[tuple[str, str]],
 ) -> Connection:
     """What is named first here comes before the others; but `bootstrap_servers` before all."""
+    for option, text in (("--bootstrap-server", bootstrap_servers), ("--profile", profile)):
+        if text == "":
+            # As of a variable that is not set: another cluster is not what was meant.
+            raise ConfigError(f"{option} is empty: leave it out, or say which")
     layers: list[tuple[str, Settings]] = [("", _checked_arguments(given))]
     if command_config is not None:
         layers.append((f"{command_config}: ", _of_kafkas_file(command_config)))

@@ -175,6 +175,8 @@ def with_rate(now: Seen, before: dict[str, Seen]) -> Seen:
 
 
 def _named(seen: list[Seen], name: str) -> list[Seen]:
+    if not name:
+        raise ConfigError("the name of the query is empty: `semel pipeline list` shows all")
     chosen = [each for each in seen if name in _names(each.pipeline)]
     if not chosen:
         known = [name for each in seen for name in _names(each.pipeline)]

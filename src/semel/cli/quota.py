@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from semel.access.quotas import EVERY_OTHER, Entity
-from semel.cli.arguments import DEFAULT_TARGET, Target, parse_pairs
+from semel.cli.arguments import DEFAULT_TARGET, Target, parse_settings
 from semel.cli.output import say, say_json, say_table
 from semel.client.admin import quotas
 from semel.client.cluster.cluster import Cluster
@@ -109,7 +109,7 @@ def set_(
     Rates are bytes and new connections each second; a percentage is of the time of a
     broker's loop. Whoever uses more has to wait.
     """
-    changes = {name: _value(name, text) for name, text in parse_pairs((quota, *more))}
+    changes = {name: _value(name, text) for name, text in parse_settings((quota, *more)).items()}
     return _alter(whom, changes, target)
 
 

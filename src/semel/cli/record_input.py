@@ -13,7 +13,8 @@ from semel.spelling import hint_at
 _CONTENT = ("key", "key_base64", "value", "value_base64", "headers", "timestamp", "partition")
 _PASSED_OVER = ("topic", "offset")
 """With the partition beside them, where a record was read: not where it is sent."""
-_TIMES = range(-(2**63), 2**63)
+_TIMES = range(-1, 2**63)
+"""From the one of a record that has none."""
 _PARTITIONS = range(2**31)
 
 
@@ -41,7 +42,7 @@ def placed_record(line: bytes, now_ms: int) -> PlacedRecord:
     key, value = _bytes(found, "key"), _bytes(found, "value")
     if not found.keys() & {"value", "value_base64"}:
         raise NoRecord("has no value; null is the value of a tombstone")
-    timestamp_ms = _number(found, "timestamp", _TIMES, "milliseconds since 1970")
+    timestamp_ms = _number(found, "timestamp", _TIMES, "milliseconds since 1970, and none before")
     partition = _number(found, "partition", _PARTITIONS, "one of the topic's")
     if "offset" in found:
         partition = None  # Where it was read; another topic may have fewer.

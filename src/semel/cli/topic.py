@@ -9,7 +9,7 @@ from semel.cli.arguments import (
     DEFAULT_TARGET,
     Target,
     chosen_topics,
-    parse_pairs,
+    parse_settings,
     split_names,
 )
 from semel.cli.delete_records import delete_records
@@ -80,7 +80,7 @@ def create(
     target: Target = DEFAULT_TARGET,
 ) -> int:
     """Create topics: all of them, or none if one is refused."""
-    settings = dict(parse_pairs(config))
+    settings = parse_settings(config)
 
     async def work(cluster: Cluster) -> topics.Outcomes:
         return await topics.create_all_or_none(
@@ -180,7 +180,7 @@ def alter_config(
     target: Target = DEFAULT_TARGET,
 ) -> int:
     """Change settings of a topic."""
-    given = dict(parse_pairs(config))
+    given = parse_settings(config)
     if both := given.keys() & set(unset):
         raise ConfigError(f"{min(both)} is to be set (--config) and put back (--delete)")
     changes: dict[str, str | None] = {**given, **dict.fromkeys(unset)}

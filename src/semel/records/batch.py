@@ -116,7 +116,10 @@ def admit(records: memoryview) -> BatchHeader:
     if header.base_offset != 0:
         raise InvalidRecord(f"base offset of a produced batch is {header.base_offset}, not 0")
     if header.max_timestamp_ms < NO_TIMESTAMP_MS:
-        raise InvalidTimestamp(f"largest timestamp of the batch is {header.max_timestamp_ms}")
+        raise InvalidTimestamp(
+            f"largest timestamp of the batch is {header.max_timestamp_ms}: it counts milliseconds "
+            "since 1970, and none before"
+        )
     if producer_id >= 0:
         if header.producer_epoch < 0 or header.base_sequence < 0:
             raise InvalidRecord(

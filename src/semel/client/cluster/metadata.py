@@ -72,7 +72,7 @@ class ClusterMetadata(NamedTuple):
             return self.topics[name]
         if name in self.refused:
             raise self.refused[name]
-        raise UnknownTopicOrPartition(f"topic {name} does not exist")
+        raise _unknown(name)
 
     def leader_of(self, partition: TopicPartition) -> int:
         topic = self.topic(partition.topic)
@@ -107,9 +107,15 @@ def from_wire(reply: wire.MetadataResponse) -> ClusterMetadata:
     )
 
 
+def _unknown(name: str) -> RequestError:
+    return UnknownTopicOrPartition(
+        f"topic {name} does not exist" if name else "a topic needs a name"
+    )
+
+
 def _refusal_of(name: str, code: int) -> RequestError:
     if code == UnknownTopicOrPartition.code:
-        return UnknownTopicOrPartition(f"topic {name} does not exist")
+        return _unknown(name)
     return refusal(code, f"topic {name}")
 
 
