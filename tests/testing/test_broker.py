@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from semel.testing import Broker
+from semel.errors import ConfigError
+from semel.testing import Broker, Cluster
 from semel.testing.broker import BrokerDidNotStart
 from support.raw_client import RawClient, fetched_values, produce_values
 
@@ -38,6 +39,20 @@ def test_settings_are_kafkas() -> None:
 def test_a_setting_that_does_not_exist_is_told() -> None:
     with pytest.raises(BrokerDidNotStart, match=r"did you mean 'num\.partitions'"):
         Broker(settings={"num.partition": 7}).start()
+
+
+def test_what_cannot_start_is_refused_when_it_is_made() -> None:
+    with pytest.raises(ConfigError, match="workers is 0: a broker has at least one"):
+        Broker(workers=0)
+    with pytest.raises(ConfigError, match="nodes is 0: a cluster has at least one"):
+        Cluster(nodes=0)
+    with pytest.raises(ConfigError, match="lanes is 0: a cluster has at least one"):
+        Cluster(lanes=0)
+
+
+def test_it_has_no_address_before_it_has_started() -> None:
+    with pytest.raises(BrokerDidNotStart, match="no port before it has started: ask within"):
+        Broker().bootstrap_servers  # noqa: B018
 
 
 def test_with_a_folder_it_can_be_killed_stopped_and_started_on_the_same_port(

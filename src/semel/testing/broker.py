@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from semel.errors import SemelError
+from semel.errors import ConfigError, SemelError
 from semel.testing.child import Child
 
 _READY = re.compile(r"Semel is ready on [^,]+:(?P<port>\d+)(?:,\S+:\d+)*, data in (?P<folder>.+)\n")
@@ -42,6 +42,8 @@ class Broker:
         arguments: Iterable[str] = (),
         workers: int = 1,
     ) -> None:
+        if workers < 1:
+            raise ConfigError(f"workers is {workers}: a broker has at least one")
         self._data = data
         self._workers = workers
         self._settings = dict(settings or {})
@@ -55,6 +57,11 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
+        if not self.port:
+            raise BrokerDidNotStart(
+                "it has no port before it has started: ask within `with Broker() as broker:`, or "
+                "after `broker.start()`"
+            )
         ports = range(self.port, self.port + self._workers)
         return ",".join(f"127.0.0.1:{port}" for port in ports)
 

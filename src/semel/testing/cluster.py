@@ -21,7 +21,7 @@ from semel.cluster.format import ClusterRefused
 from semel.cluster.messages import Describe, Described, Move
 from semel.cluster.opening import ClusterSettings, opened, stores
 from semel.cluster.outside import Outside
-from semel.errors import SemelError
+from semel.errors import ConfigError, SemelError
 from semel.security import PLAINTEXT, SecurityLike
 from semel.store.settings import StoreSettings
 from semel.testing.asking import NoAnswer, ask
@@ -145,6 +145,9 @@ class Cluster:
         """Whoever leads and is silent for `detection_ms` is followed by another. Topics are spread
         over the `lanes`, which the nodes lead between them. With `security` they are steered where
         their listener for each other asks for TLS."""
+        for name, count in (("nodes", nodes), ("lanes", lanes)):
+            if count < 1:
+                raise ConfigError(f"{name} is {count}: a cluster has at least one")
         self._count = nodes
         self._settings = {"cluster.detection.ms": detection_ms, **(settings or {})}
         self._is_proxied = proxied
