@@ -73,6 +73,7 @@ from support.access_table import (
     rule,
     rules,
 )
+from support.compiled import plain_python
 from support.handled import CONFIG, Machine, Peer, call, on_a
 from support.inside import journal_of
 from support.raw_client import BY_MODULE
@@ -324,6 +325,7 @@ class JoiningLane:
         return SimpleNamespace(byte_count=0, duplicates=(), results=[0], appended_at_ms=0)
 
 
+@plain_python
 @pytest.mark.parametrize("taken", [None, WRITE_TOPIC, WRITE_ID], ids=str)
 @on_a(Guarded)
 async def test_a_write_that_waits_for_its_coordinator_asks_again_when_it_is_written(
@@ -670,6 +672,7 @@ async def test_a_fetch_that_waits_is_looked_at_again_when_it_answers(machine: Ma
         assert data_of(await waiting) == (29, b"")
 
 
+@plain_python
 @on_a(Guarded)
 async def test_a_right_that_goes_while_the_disk_is_read_is_gone(
     machine: Machine, monkeypatch: pytest.MonkeyPatch

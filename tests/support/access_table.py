@@ -10,6 +10,7 @@ import msgspec
 from semel.access.principal import Principal
 from semel.access.rules import PatternType, Permission, Rule
 from semel.records.records import Record, encode_batch
+from semel.wire.messages.fetch import FetchPartition, FetchTopic
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from semel.wire.rights import (
     ALTER_CLUSTER,
@@ -81,7 +82,14 @@ def request(module: str, **fields: Any) -> Any:
     kind: Any = getattr(messages, f"{BY_MODULE[module].name}Request")
     if module == "produce":
         return _produce(**fields)
+    if module == "fetch":
+        # Compiled messages do not tell what their lists are of.
+        fields["topics"] = [_fetched(**topic) for topic in fields["topics"]]
     return msgspec.convert(fields, kind)
+
+
+def _fetched(partitions: list[dict[str, Any]], **fields: Any) -> FetchTopic:
+    return FetchTopic(partitions=[FetchPartition(**each) for each in partitions], **fields)
 
 
 def _produce(
