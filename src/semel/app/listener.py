@@ -81,12 +81,11 @@ def topics_of(topics: str | Sequence[str] | re.Pattern[str]) -> Topics:
 
 def check_runs(function: Callable[..., Any]) -> None:
     """Whether to call it is to have it run."""
-    for layer in layers_of(function):
-        if inspect.isgeneratorfunction(layer) or inspect.isasyncgenfunction(layer):
-            raise ConfigError(
-                f"listener {function.__qualname__}: it has a yield, and a call of it would do "
-                "nothing: what it makes of a record goes out by `out.send`"
-            )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(
+            f"listener {function.__qualname__}: it has a yield, and a call of it would do "
+            "nothing: what it makes of a record goes out by `out.send`"
+        )
 
 
 def takes_outbox(function: Callable[..., Any]) -> bool:
