@@ -22,8 +22,9 @@ COMPILED = """
     transactions/records transactions/store
     lane/catalogue lane/clock lane/commands lane/frame lane/hosting lane/lane lane/opening
     lane/producing lane/partition_log lane/state lane/transactions lane/view
-    journal/compacted journal/containers journal/frames journal/index journal/index_files
-    journal/index_in_memory journal/rows journal/sealed journal/stretch journal/tail
+    journal/compacted journal/containers journal/damaged_index journal/frames journal/index
+    journal/index_files journal/index_in_memory journal/rows journal/sealed journal/stretch
+    journal/tail
     journal/file/commit journal/file/disk journal/file/journal journal/file/salvaging
     journal/file/segments
     broker/access_control broker/answer broker/broker broker/connection broker/connection_on_store

@@ -11,7 +11,7 @@ import pytest
 from lane import test_compacting, test_settling
 from lane.test_settling import SEGMENT_BYTES, TOPICS
 from semel.errors import CorruptJournal
-from semel.journal import names
+from semel.journal import names, sealed
 from semel.journal.file.check import Folder, check
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.names import VOLUMES_FROM
@@ -184,6 +184,7 @@ class FullDisk:
 
     has_far_sources = False
     bytes_per_s = 1
+    niceness = 0
     is_full = True
 
     def __init__(self, maker: VolumeMaker) -> None:
@@ -297,3 +298,79 @@ def test_a_damaged_partition_is_not_compacted_and_the_others_are(
         return found
 
     run(Random(3), live())
+
+
+INDEX_PLACES = {"header": 0, "directory": sealed.HEADER_SIZE + 8, "rows": -1, "bad sector": None}
+"""Of a byte in the index of a volume; None if the disk does not give it."""
+
+
+@pytest.mark.parametrize("what", ["of others", "its own"])
+@pytest.mark.parametrize("is_held", [False, True], ids=["met by the lane", "met by its worker"])
+@pytest.mark.parametrize("byte", INDEX_PLACES.values(), ids=INDEX_PLACES)
+def test_a_damaged_index_of_a_volume_holds_up_only_whose_data_lies_there(
+    byte: int | None, is_held: bool, what: str
+) -> None:
+    async def live() -> None:
+        device = Unreadable(Random(5))
+        world = test_compacting.World(device, 5)
+        await world.start()
+        for topic in ("c", "d", "plain", "late"):
+            world.lane.submit(CreateTopic(topic, 1, {}))
+            world.written[topic] = []
+        # A volume before it, one to be damaged, and one behind it.
+        for topics in (["c", "plain"], ["d", "plain"] if what == "its own" else ["plain"], ["c"]):
+            await fill(world, topics)
+            await settle(world)
+        await fill(world, ["c", "d", "late"])
+        volumes = list(world.lane._state.volumes)
+        assert len(volumes) == 3
+        await world.lane.until_durable()
+        if is_held:
+            # The lane has all of it in memory.
+            for topic in ("c", "d", "late"):
+                await world.committed(topic)
+        else:
+            device.kill()
+        damage(device, names.volume_index(volumes[1]), byte)
+        if not is_held:
+            await world.start()
+        lane, reports = world.lane, Reports(world.lane)
+        for topic in ("c", "late") + (("d",) if what == "of others" else ()):
+            await world.committed(topic)
+        policies, done = test_compacting.Compacted(("c", "d", "late")), set[int]()
+        while await lane.compacting.round(policies, done):
+            pass
+        numbers = {topic: lane.view.partition(topic, 0).number for topic in ("c", "d", "late")}
+        compacted = {topic for topic, number in numbers.items() if number in lane._state.compacted}
+        assert compacted == {"c", "late"} | ({"d"} if what == "of others" else set())
+        told = {partition.topic for partition, _ in reports.damage}
+        assert told == ({"d"} if what == "its own" else set())
+        if what == "its own":
+            reasons = (names.volume_index(volumes[1]), "Input/output error")
+            assert any(reason in reports.damage[0][1] for reason in reasons)
+            del world.written["d"]
+        await world.check()
+        await lane.close()
+
+    async def fill(world: test_compacting.World, topics: list[str]) -> None:
+        sealed_end = world.lane.settling.sealed_end()
+        while world.lane.settling.sealed_end() < sealed_end + 3 * test_compacting.SEGMENT_BYTES:
+            for _ in range(50):
+                world.produce(world.rng.choice(topics))
+            await world.lane.until_durable()
+            await asyncio.sleep(0.2)
+        await world.lane.settling.seal()
+        assert world.lane.settling.sealed_end() == world.lane._journal.end
+
+    async def settle(world: test_compacting.World) -> None:
+        warnings: list[str] = []
+        await world.lane.settling.round(warnings.append)
+        assert warnings == []
+
+    def damage(device: Unreadable, name: str, byte: int | None) -> None:
+        if byte is None:
+            device.bad = (name, 0)
+        else:
+            device.flip_bit(name, byte % device.size(name))
+
+    run(Random(5), live())

@@ -11,12 +11,15 @@ from journal import test_checkpoints, test_release
 from lane import test_damaged_data, test_settling, test_volume_files
 from mutants import forgetting_bugs
 from semel.errors import CorruptJournal
+from semel.journal.damaged_index import DamagedIndex
 from semel.journal.file import background, checkpoints, recovery
 from semel.journal.file.background import remove_segment
 from semel.journal.file.device import Device, Job
 from semel.journal.file.note import Note
 from semel.journal.index import BatchIndex
+from semel.journal.sealed import NO_ENTRY
 from semel.lane.settling import Settling
+from semel.volumes import writing
 from semel.volumes.store import DeviceVolumes
 from semel.volumes.writing import _Batch
 from support.compiled import plain_python
@@ -89,11 +92,25 @@ def volumes_of_nobody_stay(patch: Patch) -> None:
     patch.setattr(Settling, "_delete", blind)
 
 
+def what_a_damaged_index_hides_is_compacted_away(patch: Patch) -> None:
+    patch.setattr(writing, "_tells_that_all_is_there", lambda *of_it: True)
+
+
+def a_damaged_index_has_nothing(patch: Patch) -> None:
+    def blind(self: DamagedIndex, partition: int) -> int:
+        return NO_ENTRY if self._before is None else self._before.entry(partition)
+
+    patch.setattr(DamagedIndex, "entry", blind)
+
+
 DURABLE = test_settling.test_segments_stay_until_it_is_durable_that_nobody_needs_them
 CHECKED = partial(
     test_damaged_data.test_a_damaged_batch_is_settled_as_it_is_and_all_others_as_they_were,
     test_damaged_data.PLACES["records"],
 )
+DAMAGED = test_damaged_data.test_a_damaged_index_of_a_volume_holds_up_only_whose_data_lies_there
+HIDDEN = partial(DAMAGED, test_damaged_data.INDEX_PLACES["header"], False, "its own")
+HIDDEN_FROM_WORKER = partial(DAMAGED, test_damaged_data.INDEX_PLACES["header"], True, "its own")
 CRASHES = partial(test_settling.test_a_crash_at_any_moment_while_it_settles_loses_nothing, True)
 ROOM = partial(
     test_settling.test_what_will_go_as_a_whole_is_left_unless_much_beside_it_is_dead, True
@@ -123,6 +140,8 @@ OF_NOBODY = (
         (without_a_checkpoint_a_start_begins_anew, LOST),
         (a_volume_that_is_missing_is_not_missed, MISSING),
         (volumes_of_nobody_stay, OF_NOBODY),
+        (what_a_damaged_index_hides_is_compacted_away, HIDDEN_FROM_WORKER),
+        (a_damaged_index_has_nothing, HIDDEN),
     ],
     ids=lambda each: getattr(each, "__name__", None),
 )

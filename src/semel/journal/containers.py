@@ -13,7 +13,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from semel.errors import CorruptJournal
 from semel.journal import names
+from semel.journal.damaged_index import DamagedIndex
 from semel.journal.index_files import AnySealedIndex, open_index
 from semel.journal.index_in_memory import IndexInMemory
 from semel.journal.pages import Pages, ReadNow, damaged
@@ -155,16 +157,15 @@ class Containers:
         """The base offset of its last batch up to where the journal is settled."""
         if not self._volume_count:
             return None
-        index = self._at(self._volume_count - 1)
-        entry = index.entry(partition)
+        index, entry = self._with_entry(self._volume_count - 1, partition)
         return None if entry == NO_ENTRY else index.last_offset(entry)
 
     def bytes_before(self, partition: int, offset: int, floor: int) -> int | None:
         """Of all batches before the first that `spans` gives, with those that are gone; None if it
         gives none."""
         for number, stretch, row in self._stretches(partition, offset, floor):
-            index = self._at(number)
-            at_end = index.byte_count(index.entry(partition))
+            index, entry = self._with_entry(number, partition)
+            at_end = index.byte_count(entry)
             return at_end - stretch.bytes_from(row)
         return None
 
@@ -184,7 +185,7 @@ class Containers:
         self, partition: int, timestamp_ms: int, from_offset: int
     ) -> Location | None:
         """The first batch as young as this, of those that begin at the offset or later."""
-        low = self._first(partition, lambda index, entry: index.last_offset(entry) >= from_offset)
+        low = self._first_reaching(partition, from_offset)
         if low is None:
             return None
         for _, stretch in self._stretches_from(
@@ -212,16 +213,13 @@ class Containers:
         """Those with a record or marker in [start, end), also if begun before. True if none that
         was aborted later can overlap."""
         recent = self._recent(partition, start)
-        number = self._first(
-            partition, lambda index, entry: index.last_offset(entry) >= start, recent or 0
-        )
+        number = self._first_reaching(partition, start, recent or 0)
         if number is None:
             return False
         count = self._aborted_count_before(partition, number)
         # From one that has any to the next: there may be very many without.
         while (number := self._first_with_more_aborted(partition, count, number)) is not None:
-            index = self._at(number)
-            entry = index.entry(partition)
+            index, entry = self._with_entry(number, partition)
             for piece in index.aborted_from(entry, start):
                 if piece.gather(start, end, found):
                     return True
@@ -231,13 +229,12 @@ class Containers:
     def aborted_pieces(self, partition: int, start: int, end: int) -> list[AbortedIndex]:
         """All whose markers lie in [start, end), with others of the same segments."""
         found: list[AbortedIndex] = []
-        number = self._first(partition, lambda index, entry: index.last_offset(entry) >= start)
+        number = self._first_reaching(partition, start)
         if number is None:
             return found
         count = self._aborted_count_before(partition, number)
         while (number := self._first_with_more_aborted(partition, count, number)) is not None:
-            index = self._at(number)
-            entry = index.entry(partition)
+            index, entry = self._with_entry(number, partition)
             found += index.aborted_from(entry, start)
             if index.last_offset(entry) >= end:
                 break
@@ -254,8 +251,7 @@ class Containers:
         rows = None if recent is None else recent.rows.get(partition)
         if rows is not None:
             return rows.earlier_aborted_count
-        earlier = self._at(number - 1)
-        entry = earlier.entry(partition)
+        earlier, entry = self._with_entry(number - 1, partition)
         return 0 if entry == NO_ENTRY else earlier.aborted_count(entry)
 
     def _first_with_more_aborted(self, partition: int, count: int, low: int) -> int | None:
@@ -265,8 +261,7 @@ class Containers:
         """Where its last batch begins that lies before this one; below all if there is none."""
         if not number:
             return -1
-        index = self._at(number - 1)
-        entry = index.entry(partition)
+        index, entry = self._with_entry(number - 1, partition)
         return -1 if entry == NO_ENTRY else index.last_offset(entry)
 
     def _stretches(
@@ -296,8 +291,8 @@ class Containers:
             if following is None:
                 return
             number = following
-            index = self._at(number)
-            stretch = index.stretch(index.entry(partition))
+            index, entry = self._with_entry(number, partition)
+            stretch = index.stretch(entry)
             row = 0 if stretch is None else stretch.first
 
     def _stretches_from(
@@ -306,8 +301,8 @@ class Containers:
         """The partition's rows from the first on at whose end it had come that far."""
         number = self._first(partition, reached, low)
         while number is not None:
-            index = self._at(number)
-            stretch = index.stretch(index.entry(partition))
+            index, entry = self._with_entry(number, partition)
+            stretch = index.stretch(entry)
             if stretch is not None:
                 yield index, stretch
             # If there are none, it has come so far in what was given up.
@@ -318,13 +313,12 @@ class Containers:
         begin at or before it. None if none has the partition."""
         recent = self._recent(partition, offset)
         if recent is not None:
-            index = self._at(recent)
-            stretch = index.stretch(index.entry(partition))
+            index, entry = self._with_entry(recent, partition)
+            stretch = index.stretch(entry)
             assert stretch is not None
             return recent, stretch, stretch.row_of(offset)
         if self._last_found < len(self._bases):
-            index = self._at(self._last_found)
-            entry = index.entry(partition)
+            index, entry = self._with_entry(self._last_found, partition)
             if entry != NO_ENTRY and offset <= index.last_offset(entry):
                 stretch = index.stretch(entry)
                 row = -1 if stretch is None else stretch.row_of(offset)
@@ -333,28 +327,25 @@ class Containers:
         number = self._with_offset(partition, offset)
         if number is None:
             return None
-        index = self._at(number)
-        stretch = index.stretch(index.entry(partition))
+        index, entry = self._with_entry(number, partition)
+        stretch = index.stretch(entry)
         return number, stretch, -1 if stretch is None else stretch.row_of(offset)
 
     def _last_before(self, partition: int, number: int) -> tuple[int, Stretch] | None:
         """The last before this one that has rows of the partition, and these."""
         if not number:
             return None
-        index = self._at(number - 1)
-        entry = index.entry(partition)
+        index, entry = self._with_entry(number - 1, partition)
         if entry == NO_ENTRY:
             return None
         stretch = index.stretch(entry)
         if stretch is not None:
             return number - 1, stretch
         base_offset = index.last_offset(entry)
-        earlier = self._first(
-            partition, lambda index, entry: index.last_offset(entry) >= base_offset
-        )
+        earlier = self._first_reaching(partition, base_offset)
         assert earlier is not None, "the one before this has come that far"
-        index = self._at(earlier)
-        stretch = index.stretch(index.entry(partition))
+        index, entry = self._with_entry(earlier, partition)
+        stretch = index.stretch(entry)
         # There are none if they are gone.
         return None if stretch is None else (earlier, stretch)
 
@@ -372,43 +363,126 @@ class Containers:
 
     def _with_offset(self, partition: int, offset: int) -> int | None:
         """The one to look for this offset in, if any has the partition."""
-        number = self._first(partition, lambda index, entry: index.last_offset(entry) >= offset)
+        number = self._first_reaching(partition, offset)
         if number is None:
             newest = len(self._bases) - 1
-            is_known = newest >= 0 and self._at(newest).entry(partition) != NO_ENTRY
+            is_known = newest >= 0 and self._with_entry(newest, partition)[1] != NO_ENTRY
             return newest if is_known else None
         self._last_found = number
         return number
 
     def _first_behind(self, partition: int, number: int) -> int | None:
         """The next that has rows behind those of this one."""
-        index = self._at(number)
-        base_offset = index.last_offset(index.entry(partition))
+        index, entry = self._with_entry(number, partition)
+        base_offset = index.last_offset(entry)
         following = number + 1
         if following < len(self._bases):
             # Mostly it is this.
-            index = self._at(following)
-            entry = index.entry(partition)
+            index, entry = self._with_entry(following, partition)
             if entry != NO_ENTRY and index.last_offset(entry) > base_offset:
                 return following
         return self._first(
             partition, lambda index, entry: index.last_offset(entry) > base_offset, following
         )
 
+    def _first_reaching(self, partition: int, offset: int, low: int = 0) -> int | None:
+        """The first whose last batch, or one before it, begins there or later."""
+        return self._first(
+            partition, lambda index, entry: index.last_offset(entry) >= offset, low, offset
+        )
+
     def _first(
-        self, partition: int, reached: Callable[[SegmentIndex, int], bool], low: int = 0
+        self,
+        partition: int,
+        reached: Callable[[SegmentIndex, int], bool],
+        low: int = 0,
+        offset: int | None = None,
     ) -> int | None:
-        """The first at whose end the partition had come that far."""
-        high = len(self._bases)
+        """The first at whose end the partition had come that far: to the offset, if given."""
+        count = high = len(self._bases)
         while low < high:
             middle = (low + high) // 2
-            index = self._at(middle)
-            entry = index.entry(partition)
-            if entry != NO_ENTRY and reached(index, entry):
+            try:
+                index, entry = self._with_entry(middle, partition)
+                has_reached = entry != NO_ENTRY and reached(index, entry)
+            except (CorruptJournal, OSError) as damage:
+                low, high = self._beside(middle, partition, reached, low, high, offset, damage)
+                continue
+            if has_reached:
                 high = middle
             else:
                 low = middle + 1
-        return low if low < len(self._bases) else None
+        return low if low < count else None
+
+    def _beside(
+        self,
+        damaged: int,
+        partition: int,
+        reached: Callable[[SegmentIndex, int], bool],
+        low: int,
+        high: int,
+        offset: int | None,
+        damage: CorruptJournal | OSError,
+    ) -> tuple[int, int]:
+        """Between which to go on where one cannot be read. Raises that if it may be the one."""
+        behind = damaged + 1
+        while behind < high:
+            has_reached = self._has_reached(behind, partition, reached)
+            if has_reached is False:
+                return behind + 1, high
+            if has_reached:
+                if offset is not None and self._begins_by(behind, partition, offset):
+                    return behind, behind
+                break
+            behind += 1
+        before = damaged - 1
+        while before >= low:
+            has_reached = self._has_reached(before, partition, reached)
+            if has_reached:
+                return low, before
+            if has_reached is False:
+                break
+            before -= 1
+        raise damage
+
+    def _begins_by(self, number: int, partition: int, offset: int) -> bool:
+        """Whether it has a batch that begins at or before this offset."""
+        index, entry = self._with_entry(number, partition)
+        stretch = index.stretch(entry)
+        return stretch is not None and stretch.base_offsets[stretch.first] <= offset
+
+    def _has_reached(
+        self, number: int, partition: int, reached: Callable[[SegmentIndex, int], bool]
+    ) -> bool | None:
+        """None if it is damaged."""
+        try:
+            index, entry = self._with_entry(number, partition)
+            return entry != NO_ENTRY and reached(index, entry)
+        except (CorruptJournal, OSError):
+            return None
+
+    def _with_entry(self, number: int, partition: int) -> tuple[SegmentIndex, int]:
+        """What it tells, and where of this partition."""
+        try:
+            index = self._at(number)
+            return index, index.entry(partition)
+        except (CorruptJournal, OSError) as damage:
+            before, behind = (self._readable(number, partition, step) for step in (-1, 1))
+            beside = DamagedIndex(damage, before, behind)
+            return beside, beside.entry(partition)
+
+    def _readable(self, number: int, partition: int, step: int) -> SegmentIndex | None:
+        """The next in this direction that tells of this partition."""
+        number += step
+        while 0 <= number < len(self._bases):
+            try:
+                index = self._at(number)
+                index.entry(partition)
+            except (CorruptJournal, OSError):
+                number += step
+            else:
+                return index
+        return None
 
     def _at(self, number: int) -> SegmentIndex:
         base = self._bases[number]

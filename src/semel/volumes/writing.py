@@ -17,6 +17,7 @@ from semel.compaction.keys import KeyMap
 from semel.compaction.passes import CompactionPass
 from semel.errors import CorruptJournal, CorruptMessage
 from semel.journal import names, sealed
+from semel.journal.damaged_index import DamagedIndex
 from semel.journal.file.device import LOST, Device
 from semel.journal.index_files import AnySealedIndex, open_index
 from semel.journal.pages import Pages
@@ -145,11 +146,56 @@ class _ItsSources:
     """Of one partition."""
 
     def __init__(self, opened: _Opened, bases: Sequence[int], compaction: Compaction) -> None:
-        self.dirty = [opened.at(base) for base in bases]
+        self.dirty = _with_dirty(opened, bases, compaction)
         self.all = self.dirty
         """Before them what the last pass has left."""
         if compaction.compacted_base is not None:
             self.all = [opened.at(compaction.compacted_base), *self.dirty]
+
+
+def _with_dirty(
+    opened: _Opened, bases: Sequence[int], compaction: Compaction
+) -> list[AnySealedIndex]:
+    """Those that can be read. Raises CorruptJournal if another may have something of what is dirty:
+    those behind it tell."""
+    found: list[AnySealedIndex] = []
+    before: AnySealedIndex | None = None
+    damage: CorruptJournal | None = None
+    for base in bases:
+        try:
+            index = opened.at(base)
+            index.entry(compaction.number)
+        except CorruptJournal as error:
+            if damage is None:
+                damage, before = error, found[-1] if found else None
+            continue
+        if damage is not None and _tells_that_all_is_there(index, before, damage, compaction):
+            damage = None
+        found.append(index)
+    if damage is not None:
+        raise damage
+    return found
+
+
+def _tells_that_all_is_there(
+    index: AnySealedIndex,
+    before: AnySealedIndex | None,
+    damage: CorruptJournal,
+    compaction: Compaction,
+) -> bool:
+    """Whether nothing of what is dirty lies between those before the damage and this one. What
+    begins later may lie there."""
+    entry = index.entry(compaction.number)
+    stretch = None if entry == NO_ENTRY else index.stretch(entry)
+    if stretch is not None and stretch.base_offsets[stretch.first] <= compaction.first_dirty_offset:
+        return True
+    try:
+        DamagedIndex(damage, before, index).entry(compaction.number)
+    except CorruptJournal:
+        if stretch is not None:
+            raise
+        return False
+    return True
 
 
 def _compact(
