@@ -1,14 +1,19 @@
 """What lives on is found where it was put, whatever was settled, deleted, crashed in between."""
 
 import asyncio
+import io
+import os
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from semel.broker.leading import volumes_on
+from semel.errors import CorruptJournal
 from semel.groups.settings import GroupSettings
 from semel.journal import names
 from semel.journal.file.device import Device, Done
@@ -27,7 +32,8 @@ from semel.lane.topics import CreateTopic, DeleteRecords, DeleteTopic
 from semel.records import batch as record_batch
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import Offset, Position, TopicPartition
-from semel.volumes.making import MakesHere
+from semel.volumes import making
+from semel.volumes.making import NICENESS, MakesHere, Order, work
 from semel.volumes.plans import Made, SettlingPlan
 from semel.volumes.store import DeviceVolumes
 from support.handled import LoopClock, SeededRandomness
@@ -456,3 +462,61 @@ def test_a_volume_that_could_not_be_made_leaves_nothing_behind() -> None:
         await world.lane.close()
 
     run(Random(0), live())
+
+
+class SlowMaker(MakesHere):
+    """While it makes a volume, more comes than goes into it."""
+
+    def __init__(self, world: World, times: int) -> None:
+        super().__init__(world.device)
+        self._world = world
+        self._times_left = times
+        self.nicenesses: list[int] = []
+
+    async def make(self, plan: SettlingPlan) -> Made:
+        self.nicenesses.append(self.niceness)
+        if self._times_left:
+            self._times_left -= 1
+            await self._world.some_changes(1_000)
+        return await super().make(plan)
+
+
+def test_who_makes_volumes_is_hurried_while_more_comes_than_it_takes_away() -> None:
+    async def live() -> None:
+        world = World(MemoryDevice(Random(1)), 1)
+        world.lane = await start(world.device, world.rng)
+        maker = SlowMaker(world, 3)
+        world.lane.settling._maker = maker
+        await world.some_changes(1_000)
+        await world.settle()
+        assert maker.nicenesses[0] == NICENESS
+        assert 0 in maker.nicenesses
+        assert maker.nicenesses == sorted(maker.nicenesses, reverse=True)
+        for _ in range(2):
+            await world.settle()
+        assert maker.niceness == NICENESS
+        await world.check()
+        await world.lane.close()
+
+    run(Random(1), live())
+
+
+@pytest.mark.parametrize("niceness", [0, NICENESS])
+def test_a_process_that_makes_volumes_is_as_nice_as_it_is_told(
+    niceness: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = SettlingPlan((), b"", b"", 1, ".tmp")
+    told = msgspec.msgpack.encode(Order(str(tmp_path), 1, plan, niceness=niceness))
+    given = io.TextIOWrapper(io.BytesIO(len(told).to_bytes(8, "big") + told))
+    said = io.TextIOWrapper(io.BytesIO())
+    nicenesses: list[int] = []
+    monkeypatch.setattr(sys, "stdin", given)
+    monkeypatch.setattr(sys, "stdout", said)
+    monkeypatch.setattr(os, "nice", nicenesses.append)
+    monkeypatch.setattr(making, "write", lambda device, plan: refuse())
+    work()
+    assert nicenesses == [niceness]
+
+
+def refuse() -> None:
+    raise CorruptJournal("in a test")

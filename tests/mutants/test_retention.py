@@ -10,6 +10,7 @@ import pytest
 from broker import test_filling_disk, test_retention
 from semel.broker.housekeeping import Housekeeping
 from semel.broker.retention import Expired, Policies, Retention
+from semel.lane import settling
 from semel.lane.clock import LaneClock
 from semel.lane.lane import Lane
 from semel.lane.partition_log import PartitionLog
@@ -94,6 +95,10 @@ def whoever_deletes_by_hand_waits_as_all_others(patch: Patch) -> None:
     patch.setattr(Settling, "deleted_by_hand", lambda self: None)
 
 
+def whoever_deletes_little_by_hand_waits(patch: Patch) -> None:
+    patch.setattr(settling, "WAITED_SHARE", 1)
+
+
 def a_full_disk_waits_for_the_next_round(patch: Patch) -> None:
     def patient(self: Housekeeping) -> float:
         return self._broker.config.log_retention_check_interval_ms / 1000
@@ -148,7 +153,8 @@ BESIDE = test_retention.test_records_go_though_settling_takes_for_ever
         (what_was_compacted_counts_whatever_the_topic_wants_by_now, WANTED),
         (one_that_is_gone_keeps_all_behind_it, FUTURE),
         (what_has_no_time_is_old, TIMELESS),
-        (whoever_deletes_by_hand_waits_as_all_others, partial(BY_HAND, "the topic")),
+        (whoever_deletes_by_hand_waits_as_all_others, partial(BY_HAND, "the topic", 5)),
+        (whoever_deletes_little_by_hand_waits, partial(BY_HAND, "the topic", 1)),
         (a_full_disk_waits_for_the_next_round, FULL),
         (records_go_only_when_all_is_settled, BESIDE),
         (what_is_still_to_be_compacted_is_copied, partial(COPIED, False)),

@@ -21,7 +21,7 @@ from semel.lane.frame import Frame
 from semel.lane.state import LaneState
 from semel.lane.view import PartitionView
 from semel.types import Position, TopicPartition
-from semel.volumes.making import BYTES_PER_S_MIN, MakesNone, VolumeMaker
+from semel.volumes.making import BYTES_PER_S_MIN, NICENESS, MakesNone, VolumeMaker
 from semel.volumes.plans import (
     Compacted,
     Compaction,
@@ -59,6 +59,10 @@ written for each that is given back."""
 
 HALF: Final = 0.5
 """The part of a volume that lives, below which the rest is copied."""
+
+WAITED_SHARE: Final = 8
+"""The part of a journal file that has to be dead, at least, if somebody waits for the room: to copy
+what lives beside less costs a volume and a checkpoint for little."""
 
 PILE_MAX: Final = 16
 """Volumes that could be made of old segments, from which on they do not wait for compaction."""
@@ -152,6 +156,8 @@ class Settling:
         """Something was deleted by hand, and the segments it may lie in are still there."""
         self._waited_for: set[int] = set()
         """Volumes that were not looked at since something was deleted by hand."""
+        self._waiting_bytes = 0
+        """Of segments that were to be settled when that was last looked at in this round."""
         self._looked_ms = lane.view.now_ms()
         self._looked_byte_count = journal.bytes_appended
         self._there: dict[int, int] = {}
@@ -289,6 +295,21 @@ class Settling:
             intake = (byte_count - self._looked_byte_count) * 1000 // passed_ms
             self._maker.bytes_per_s = max(BYTES_PER_S_MIN, 2 * intake)
         self._looked_ms, self._looked_byte_count = now_ms, byte_count
+        self._waiting_bytes = self._bytes_to_settle()
+        if self._waiting_bytes < 2 * self._settings.journal_bytes_min:
+            self._maker.niceness = NICENESS
+
+    def _bytes_to_settle(self) -> int:
+        return _size(self._journal.sealed().behind(self._state.settled_end))
+
+    def _hurry_if_behind(self) -> None:
+        """Where more waits than before though it was worked at, others leave too little of the
+        machine: the folder would grow until they rest."""
+        before, self._waiting_bytes = self._waiting_bytes, self._bytes_to_settle()
+        is_much = self._waiting_bytes >= 2 * self._settings.journal_bytes_min
+        is_behind = is_much and self._waiting_bytes > before
+        if is_behind or self._lane.duties.is_short_of_room:
+            self._maker.niceness = 0
 
     # Segments
 
@@ -335,6 +356,7 @@ class Settling:
         chosen = await self._chosen(end)
         if not chosen:
             return False
+        self._hurry_if_behind()
         await self._replace([each.base for each in chosen], (), Position(chosen[-1].end))
         self._sources_max = min(SOURCES_MAX, 2 * self._sources_max)
         self._has_failed = False
@@ -353,7 +375,8 @@ class Settling:
             live_bytes = await self._live_bytes(some[-1].end)
             if live_bytes < LITTLE * _size(some):
                 return some
-            gives_much = _size(some) - live_bytes >= largest and live_bytes < MOST * _size(some)
+            dead_bytes = _size(some) - live_bytes
+            gives_much = WAITED_SHARE * dead_bytes >= largest and live_bytes < MOST * _size(some)
             # Who deletes and starts anew waits for the room as well.
             if gives_much and (self._is_waited_for or self._round == 1):
                 self._is_waited_for = False

@@ -60,6 +60,14 @@ class MakesOfFar:
     def bytes_per_s(self, value: int) -> None:
         self._maker.bytes_per_s = value
 
+    @property
+    def niceness(self) -> int:
+        return self._maker.niceness
+
+    @niceness.setter
+    def niceness(self, value: int) -> None:
+        self._maker.niceness = value
+
     async def make(self, plan: SettlingPlan) -> Made:
         return await self._with(self._far(plan.sources), plan, lambda: self._maker.make(plan))
 

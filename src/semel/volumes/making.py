@@ -1,7 +1,8 @@
 """Who makes a volume: a process of its own, so that the loop is never held up, or nobody but us.
 
 A thread that computes takes the interpreter from the loop; a process at the lowest priority does
-not. It ends with the broker: it hears that through a pipe.
+not. Where others leave it so little that the folder grows, it is as important as they are. It ends
+with the broker: it hears that through a pipe.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ from semel.world import SystemClock
 
 BYTES_PER_S_MIN: Final = 32 * 2**20
 NICENESS: Final = 19
+"""Of a process that nobody waits for."""
 _STDIN: Final = 0
 
 
@@ -41,6 +43,7 @@ class Order(msgspec.Struct, frozen=True, array_like=True):
     bytes_per_s: int
     plan: SettlingPlan | CompactionPlan | MeasuringPlan | RangesPlan
     is_synced: bool = True
+    niceness: int = NICENESS
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -73,6 +76,8 @@ class VolumeMaker(Protocol):
     """To look at one costs so much that none is named in vain."""
     bytes_per_s: int
     """That it writes at most, so that others have the disk too."""
+    niceness: int
+    """By which it leaves the processors to others: 0 if it is as important as they are."""
 
     async def make(self, plan: SettlingPlan) -> Made:
         """The volume, under its temporary names, durable. Raises CorruptJournal, OSError."""
@@ -87,6 +92,7 @@ class VolumeMaker(Protocol):
 class MakesNone:
     has_far_sources = False
     bytes_per_s = BYTES_PER_S_MIN
+    niceness = NICENESS
 
     async def make(self, plan: SettlingPlan) -> Made:
         raise OSError("nobody makes volumes here")
@@ -106,6 +112,7 @@ class MakesHere:
     def __init__(self, device: Device) -> None:
         self._device = device
         self.bytes_per_s = BYTES_PER_S_MIN
+        self.niceness = NICENESS
 
     async def make(self, plan: SettlingPlan) -> Made:
         return await self._run(write(self._device, plan))
@@ -145,6 +152,7 @@ class MakesApart:
         self._folder = folder
         self._synced = synced
         self.bytes_per_s = BYTES_PER_S_MIN
+        self.niceness = NICENESS
 
     async def make(self, plan: SettlingPlan) -> Made:
         return await self._made(plan)
@@ -170,7 +178,7 @@ class MakesApart:
     async def _ask(
         self, plan: SettlingPlan | CompactionPlan | MeasuringPlan | RangesPlan
     ) -> Answer:
-        order = Order(self._folder, self.bytes_per_s, plan, self._synced)
+        order = Order(self._folder, self.bytes_per_s, plan, self._synced, self.niceness)
         worker = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
@@ -214,12 +222,12 @@ class MakesApart:
 
 def work() -> None:
     """Read one order, carry it out, say what came of it."""
-    os.nice(NICENESS)
     size = int.from_bytes(sys.stdin.buffer.read(8), "big")
     told = sys.stdin.buffer.read(size)
     if len(told) != size or not size:
         return
     order: Order = msgspec.msgpack.decode(told, type=Order)
+    os.nice(order.niceness)
     answer: Answer
     device = FileDevice(Path(order.folder), synced=order.is_synced)
     try:
