@@ -36,12 +36,15 @@ from semel.verify.history import (
     Sent,
     Span,
     Stored,
+    TakenOver,
     TermEndSeen,
     TermSeen,
     TopicMade,
     TopicSeen,
     WholeLog,
 )
+from semel.verify.judging.judge import judge
+from semel.verify.noted import operations_of
 from semel.verify.world.loop import Trace
 
 P = TopicPartition("t", 0)
@@ -74,15 +77,24 @@ def later(start: int, *records: Stored, number: int = 0) -> WholeLog:
     return WholeLog(number, P, records, 3, log_start_offset=start)
 
 
-def found(events: Iterable[tuple[object, ...]]) -> list[str]:
+def history_of(events: Iterable[tuple[object, ...]]) -> History:
     loop = asyncio.new_event_loop()
     try:
         history = History(Trace(loop))
         for event in events:
             history.note(event)
-        return anomalies(history)
+        return history
     finally:
         loop.close()
+
+
+def found(events: Iterable[tuple[object, ...]]) -> list[str]:
+    return anomalies(history_of(events))
+
+
+def judged(events: Iterable[tuple[object, ...]]) -> list[str]:
+    """By the definitions that clients of any cluster are held against."""
+    return [str(each) for each in judge(operations_of(history_of(events))).anomalies]
 
 
 GOOD = (
@@ -241,6 +253,16 @@ def test_what_was_written_long_before_a_power_loss_is_not_lost() -> None:
     assert len(found(lost)) == 1
     soon = (sent(A, acks=1), acknowledged(1, 0, A, acks=1), Died(1.2, Cause.POWER_LOSS), whole())
     assert not found(soon)
+
+
+def test_what_was_acknowledged_once_written_dies_with_a_leader_that_was_fenced_soon_after() -> None:
+    one = (sent(A, acks=1), acknowledged(1, 0, A, acks=1))
+    durable = (sent(A), acknowledged(1, 0, A))
+    soon, late = TakenOver(1.2, 0), TakenOver(5.0, 0)
+    for check in (found, judged):
+        assert not check((*one, soon, whole()))
+        assert len(check((*one, late, whole()))) == 1
+        assert len(check((*durable, soon, whole()))) == 1
 
 
 def test_a_record_without_a_sequence_may_come_late_and_once() -> None:

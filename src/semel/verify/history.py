@@ -210,6 +210,14 @@ class Died(NamedTuple):
     reason: str = ""
 
 
+class TakenOver(NamedTuple):
+    """A lane was fenced, and its leader had not let go of it: what that had acknowledged before it
+    was durable is gone."""
+
+    at_s: float
+    lane: int
+
+
 class SeveralNodes(NamedTuple):
     """One leads, and another that was frozen or cut off may believe for a while that it does. What
     it shows of a log is true, and may be old; what it says of where a log ends may not be."""

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from semel.types import TopicPartition
+from semel.verify.checks.logs import losses_of
 from semel.verify.checks.rest import may_be_led_apart
 from semel.verify.checks.transactions import truth_of
 from semel.verify.history import (
@@ -52,8 +53,11 @@ def operations_of(history: History) -> list[ops.Any]:
 
 
 def _sends(history: History) -> Iterator[ops.Any]:
+    may_be_lost = losses_of(history)
     told: dict[str, tuple[Span, int]] = {}
     for each in history.all(Acknowledged):
+        if may_be_lost(each):
+            continue
         for offset, label in enumerate(each.labels, each.base_offset):
             told[label] = (each.span, offset)
     since: dict[str, Span] = {}

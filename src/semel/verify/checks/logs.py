@@ -1,7 +1,7 @@
 """What the logs must hold at the end: each acknowledged record once, where it was said to be.
 
 acks=all   acknowledged: there, whatever died
-acks=1     acknowledged: there, unless a power loss came soon after
+acks=1     acknowledged: there, unless a power loss or a takeover came soon after
 retried    at most once, in order, without holes
 at rest    nothing is lost any more, by any death
 shown      what anyone was shown is there at the end, unchanged; no end that was told goes back
@@ -10,7 +10,7 @@ gone       only before the start of a log, which moves for a reason, or where a 
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from semel.types import TopicPartition
@@ -29,6 +29,7 @@ from semel.verify.history import (
     Sent,
     Span,
     Stored,
+    TakenOver,
     TermEndSeen,
     TermSeen,
     WholeLog,
@@ -74,7 +75,7 @@ def _check_starts(history: History) -> Iterator[str]:
 
 
 def _check_acknowledged(history: History, logs: Logs) -> Iterator[str]:
-    deaths = list(history.all(Died))
+    may_be_lost = losses_of(history)
     for told in history.all(Acknowledged):
         if told.partition not in logs:
             continue
@@ -84,20 +85,31 @@ def _check_acknowledged(history: History, logs: Logs) -> Iterator[str]:
                 continue
             stored = log.at(offset)
             found = "nothing" if stored is None else stored.label
-            if found != label and (told.acks == ACKS_ALL or not _may_be_lost(told.span, deaths)):
+            if found != label and not may_be_lost(told):
                 yield (
                     f"{label} was acknowledged (acks={told.acks}) at {told.span.ended_s:.3f} s "
                     f"with offset {offset} of {told.partition}, where there is {found}"
                 )
 
 
-def _may_be_lost(span: Span, deaths: list[Died]) -> bool:
-    """What was acknowledged once written survives a power loss if the broker had time to sync."""
+def losses_of(history: History) -> Callable[[Acknowledged], bool]:
+    """Tells whether it is no anomaly that what was acknowledged is gone: it was not durable yet
+    when it was, and the broker had no time to sync or to store it before what came then."""
+    deaths = list(history.all(Died))
     losses_s = [died.at_s for died in deaths if died.cause is Cause.POWER_LOSS]
-    synced_s = span.ended_s + SYNCED_AFTER_S
-    if any(span.began_s <= died.at_s <= synced_s for died in deaths):
-        return any(at_s >= span.began_s for at_s in losses_s)
-    return False
+    takeovers_s = [taken.at_s for taken in history.all(TakenOver)]
+
+    def may_be_lost(told: Acknowledged) -> bool:
+        if told.acks == ACKS_ALL:
+            return False
+        began_s, durable_s = told.span.began_s, told.span.ended_s + SYNCED_AFTER_S
+        if any(began_s <= at_s <= durable_s for at_s in takeovers_s):
+            return True
+        if any(began_s <= died.at_s <= durable_s for died in deaths):
+            return any(at_s >= began_s for at_s in losses_s)
+        return False
+
+    return may_be_lost
 
 
 def _check_once_and_in_order(history: History, logs: Logs) -> Iterator[str]:

@@ -34,7 +34,16 @@ from semel.lane.settling import Volumes
 from semel.store.disk_cache import DiskCache
 from semel.store.in_memory import BAD_DAY, CALM, Chances, MemoryStore
 from semel.types import Term
-from semel.verify.history import Cause, ClockSet, Complaint, Died, History, OpenFailed, SeveralNodes
+from semel.verify.history import (
+    Cause,
+    ClockSet,
+    Complaint,
+    Died,
+    History,
+    OpenFailed,
+    SeveralNodes,
+    TakenOver,
+)
 from semel.verify.world.cache_files import CacheFiles
 from semel.verify.world.line_between import LineBetween
 from semel.verify.world.loop import Process, SeededRandomness, SimulatedClock, SimulatedLoop
@@ -309,6 +318,7 @@ class Cluster:
         self._whereabouts = Whereabouts(self.lane_count, self._catalogue)
         self._lives: list[SimulatedNode] = []
         self._suspended = Suspended(loop)
+        bucket.on_taken_over = lambda lane: history.note(TakenOver(self.now_s(), lane))
         loop.set_exception_handler(self._on_exception)
 
     @classmethod

@@ -6,6 +6,8 @@ by itself and knows nothing of what the nodes believe.
 
 import struct
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from semel.store.in_memory import Bucket
@@ -30,7 +32,9 @@ def slot_of(key: str) -> SlotAt:
 class SlotsSeen:
     """Of one lane."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_taken_over: Callable[[], None]) -> None:
+        self._on_taken_over = on_taken_over
+        """Called when another leads, and who led had not let go."""
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
         self.epoch = -1
@@ -88,6 +92,8 @@ class SlotsSeen:
             self.counts["17 fence behind a seal, same term"] += self._is_sealed
             self.counts["17 fence without a seal, new term"] += not self._is_sealed
             self.counts["clean moves"] += self._is_sealed and node != self.leader
+            if not self._is_sealed:
+                self._on_taken_over()
         self.epoch, self.leader, self._is_sealed = epoch, node, False
         self.behind_fence = 0
 
@@ -95,13 +101,18 @@ class SlotsSeen:
 class WatchedBucket(Bucket):
     def __init__(self, lane_count: int = 1) -> None:
         super().__init__()
-        self.lanes = [SlotsSeen() for _ in range(lane_count)]
+        self.on_taken_over: Callable[[int], None] = lambda lane: None
+        """Called with the lane."""
+        self.lanes = [SlotsSeen(partial(self._taken_over, lane)) for lane in range(lane_count)]
 
     def create(self, key: str, content: bytes) -> None:
         super().create(key, content)
         if key.startswith(SLOTS):
             at = slot_of(key)
             self.lanes[at.lane].created(at.slot, content)
+
+    def _taken_over(self, lane: int) -> None:
+        self.on_taken_over(lane)
 
     @property
     def violations(self) -> list[str]:
