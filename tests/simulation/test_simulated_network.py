@@ -133,6 +133,23 @@ def test_a_silent_connection_tells_its_client_nothing() -> None:
     play(act)
 
 
+def test_what_was_silenced_tells_nobody_until_it_is_found_dead() -> None:
+    async def act(scene: Scene) -> None:
+        silenced = scene.network.silence(lambda wire: True)
+        scene.wire.to_broker.write(SENT)
+        scene.listener.transport.write(SENT)
+        await asyncio.sleep(100)
+        assert silenced == [scene.wire]
+        assert (scene.listener.is_lost, scene.is_lost) == (False, False)
+        scene.network.lose(scene.wire, Loss.RESET)
+        await asyncio.sleep(10)
+        assert (scene.listener.is_lost, scene.is_lost) == (True, True)
+        assert not scene.listener.received
+        assert not scene.received
+
+    play(act)
+
+
 def test_a_protocol_that_does_not_read_is_not_given_more() -> None:
     async def act(scene: Scene) -> None:
         scene.listener.transport.pause_reading()

@@ -14,8 +14,8 @@ from semel.verify.slot_faults import SlotFaults
 from semel.verify.workloads.population import Population
 from semel.verify.workloads.workload import Workload
 from semel.verify.world.cluster import TIMING, Cluster, SimulatedNode
-from semel.verify.world.network import Network
-from semel.verify.world.troubled_calls import LATE
+from semel.verify.world.network import Network, Wire
+from semel.verify.world.troubled_calls import LATE, QUIET
 from semel.verify.world.troubled_calls import MOODS as CALL_MOODS
 
 PEACE = Chances(latency_s_mean=0.004)
@@ -52,6 +52,7 @@ class ClusterFaults:
         self._pause_s_mean = pause_s_mean
         self.counts: Counter[str] = Counter()
         slots = SlotFaults(self, cluster)
+        self._call_mood = self.rng.choice(CALL_MOODS) if cluster.lane_count > 1 else QUIET
         self._kinds: dict[str, tuple[int, Callable[[], Coroutine[Any, Any, None]]]] = {
             "kills": (6, self._kill),
             "kills in a transaction": (4, self._kill_in_a_transaction),
@@ -81,10 +82,10 @@ class ClusterFaults:
             self._kinds["volumes stored unheard"] = (7, slots.store_volumes_unheard)
         else:
             self._kinds["moves"] = (20, self._move)
-            self._kinds["moves from one that nobody reaches"] = (30, self._move_from_one_alone)
+            self._kinds["moves from one that nobody reaches"] = (40, self._move_from_one_alone)
             self._kinds["nodes that nobody reaches"] = (5, self._part)
             self._kinds["lost connections of nodes"] = (6, self._lose_line)
-            cluster.call_chances = self.rng.choice(CALL_MOODS)
+            cluster.call_chances = self._call_mood
         self._mood = self.rng.choice(MOODS)
         self._calm_count = 0
         """Who sleeps until others have done some work."""
@@ -231,37 +232,46 @@ class ClusterFaults:
     async def _move_from_one_alone(self) -> None:
         """Who cannot be asked to let go does so when it finds the fence of its successor."""
         cluster = self._cluster
-        # Of one that is placed by another, as a rule: who places itself is not heard.
-        lanes = [
-            lane
-            for lane in range(1, cluster.lane_count)
-            if cluster.leader_of(lane) is not cluster.leader_of(0)
-        ]
-        lane = self.rng.choice(lanes or range(1, cluster.lane_count))
-        node = await self.victim(lane)
-        if node is None:
+        found = self._led_by_another_than_the_controller()
+        if found is None:
             return
+        lane, node = found
+        node.is_in_trouble = True
         seen = cluster.bucket.lanes[lane]
         epoch = seen.epoch
-        cluster.part(node)
-        self._place_elsewhere(lane)
-        await self.until(lambda: seen.epoch > epoch, 3 * TIMING.detection_s)
-        if self.rng.random() < 0.8:
-            await self._serve_as_zombie(node)
+        silenced = cluster.part(node)
+        is_fenced = self._place_elsewhere(lane) and await self.until(
+            lambda: seen.epoch > epoch, 3 * TIMING.detection_s
+        )
+        if is_fenced and self.rng.random() < 0.8:
+            await self._serve_as_zombie(node, lane, silenced)
         else:
             await self.lasts(0.5)
         node.is_alone = node.is_in_trouble = False
 
-    async def _serve_as_zombie(self, node: SimulatedNode) -> None:
+    def _led_by_another_than_the_controller(self) -> tuple[int, SimulatedNode] | None:
+        """A lane other than 0 whose leader is well; who places itself would hear of it."""
+        cluster, controller = self._cluster, self._cluster.leader_of(0)
+        found = [
+            (lane, leader)
+            for lane in range(1, cluster.lane_count)
+            if (leader := cluster.leader_of(lane)) is not None
+            and leader is not controller
+            and not leader.is_in_trouble
+        ]
+        return self.rng.choice(found) if found else None
+
+    async def _serve_as_zombie(self, node: SimulatedNode, lane: int, silenced: list[Wire]) -> None:
         """The store does not tell it that it was fenced, and others ask it what they would ask its
         successor."""
         cluster = self._cluster
-        node.store.chances = UNHEARD
-        node.is_alone = False
-        mood, cluster.call_chances = cluster.call_chances, LATE
-        await self.lasts(1.0)
-        cluster.call_chances = mood
-        node.store.chances = cluster.chances
+        node.store.is_unheard_of = lambda at: at.lane == lane
+        cluster.rejoin(node, silenced)
+        cluster.call_chances = LATE
+        # Until it steps down, as nothing proves to it that it leads.
+        await self.until(lambda: node not in cluster.zombies_of(lane), 1.2 * TIMING.detection_s)
+        cluster.call_chances = self._call_mood
+        node.store.is_unheard_of = lambda at: False
 
     async def _part(self) -> None:
         node = await self.victim()

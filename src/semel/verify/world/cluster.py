@@ -48,7 +48,7 @@ from semel.verify.world.cache_files import CacheFiles
 from semel.verify.world.line_between import LineBetween
 from semel.verify.world.loop import Process, SeededRandomness, SimulatedClock, SimulatedLoop
 from semel.verify.world.machine import ProcessTasks, stop
-from semel.verify.world.network import About, Network, Wire
+from semel.verify.world.network import About, Loss, Network, Wire
 from semel.verify.world.node_store import NodeStore
 from semel.verify.world.slots_seen import WatchedBucket
 from semel.verify.world.suspended import Suspended
@@ -432,10 +432,16 @@ class Cluster:
             if not node.is_alive:
                 self.start(node_id)
 
-    def part(self, node: SimulatedNode) -> None:
+    def part(self, node: SimulatedNode) -> list[Wire]:
         """From all other nodes: nothing of what they say to each other arrives any more."""
         node.is_alone = True
-        self.network.silence(self._is_between_nodes(node))
+        return self.network.silence(self._is_between_nodes(node))
+
+    def rejoin(self, node: SimulatedNode, silenced: list[Wire]) -> None:
+        """It can be reached again, and that nothing arrives over these is heard at once."""
+        node.is_alone = False
+        for wire in silenced:
+            self.network.lose(wire, Loss.RESET)
 
     def lose_line(self, rng: Random) -> None:
         """Some connection between nodes."""

@@ -357,11 +357,13 @@ class Network:
         if meant:
             self.lose(rng.choice(meant), rng.choice(tuple(Loss)))
 
-    def silence(self, is_meant: Callable[[Wire], bool]) -> None:
+    def silence(self, is_meant: Callable[[Wire], bool]) -> list[Wire]:
         """Nothing arrives over these any more, and nobody is told."""
-        for wire in self._of(is_meant):
+        silenced = self._of(is_meant)
+        for wire in silenced:
             wire.to_broker.swallow()
             wire.to_client.swallow()
+        return silenced
 
     def client_died(self, client: Process) -> None:
         for wire in self._of(lambda wire: wire.client is client):

@@ -35,6 +35,8 @@ class NodeStore(MemoryStore):
     """Whether it arrives when it is told to, as often as it is sent."""
     is_unheard: Callable[[str], bool] = staticmethod(lambda key: False)
     """Whether what is created under this key is there, and the answer is lost."""
+    is_unheard_of: Callable[[SlotAt], bool] = staticmethod(lambda at: False)
+    """Whether no answer about this slot is heard, whatever it was asked."""
 
     def __init__(self, bucket: Bucket, random: Random, chances: Chances) -> None:
         super().__init__(bucket, random, chances)
@@ -49,9 +51,18 @@ class NodeStore(MemoryStore):
             if self.holds(sent):
                 self.held[sent.at] = key, content
                 await self._hear_nothing(key, "entries held")
+            if self.is_unheard_of(sent.at):
+                with contextlib.suppress(StoreError):
+                    await super().create(key, parts)
+                await self._hear_nothing(key, "entries stored unheard")
         await super().create(key, parts)
         if self.is_unheard(key):
             await self._hear_nothing(key, UNHEARD_VOLUMES)
+
+    async def get(self, key: str) -> bytes:
+        if key.startswith(SLOTS) and self.is_unheard_of(slot_of(key)):
+            await self._hear_nothing(key, "slots asked for unheard")
+        return await super().get(key)
 
     async def _hear_nothing(self, key: str, name: str) -> NoReturn:
         self.bucket.counts[name] += 1
