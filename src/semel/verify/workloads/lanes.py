@@ -32,6 +32,8 @@ TOPICS: Final = {"input": 2, "output": 6}
 INPUTS: Final = [TopicPartition("input", index) for index in range(TOPICS["input"])]
 OUTPUTS: Final = [TopicPartition("output", index) for index in range(TOPICS["output"])]
 COPIER_COUNT: Final = 8
+FEEDING_PACE: Final = 20.0
+"""What is fed is read by several, each of whom takes little at a time."""
 LOOKS_SHARE: Final = 0.2
 """How often an operator looks for what it could abort."""
 
@@ -72,7 +74,7 @@ def _feeding(shift: Shift, partition: TopicPartition) -> Work:
         producer = Producer(client, [partition], ACKS_ALL, ENDLESS, contents=small_contents)
         return shift.run(producer)
 
-    return slowly(work, 5.0)
+    return slowly(work, FEEDING_PACE)
 
 
 def _in_transactions(rng: Random, name: str, brief: list[TopicPartition], shift: Shift) -> Work:
