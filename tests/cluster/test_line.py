@@ -90,6 +90,33 @@ async def test_one_that_has_answered_others_meanwhile_stays(
 
 
 @with_line
+async def test_one_over_which_nothing_is_heard_is_given_up_though_nobody_waits_so_long(
+    channel: FakeChannel, line: Line
+) -> None:
+    """As clients come back whose requests wait for a call, and lose patience each time."""
+    for _ in range(5):
+        asked = ask(line)
+        await seeded_loop.elapse(PATIENCE_S / 4)
+        asked.cancel()
+    await seeded_loop.elapse(0.01)
+    assert channel.is_closed
+    assert not line.is_open
+
+
+@with_line
+async def test_one_that_has_answered_after_a_call_was_given_up_stays(
+    channel: FakeChannel, line: Line
+) -> None:
+    asked = ask(line)
+    await seeded_loop.elapse(PATIENCE_S / 2)
+    asked.cancel()
+    await seeded_loop.elapse(0.01)
+    channel.heard.put_nowait(Numbered(1, messages.encode(Ready(7))))
+    await seeded_loop.elapse(PATIENCE_S)
+    assert line.is_open
+
+
+@with_line
 async def test_an_answer_that_is_not_understood_is_that_of_its_call_alone(
     channel: FakeChannel, line: Line
 ) -> None:

@@ -52,8 +52,11 @@ class Line:
         try:
             return await answered
         finally:
-            timer.cancel()
             self._asked.pop(number, None)
+            # Whoever waits no more has not heard anything either: those who ask again and again,
+            # and lose patience each time, would never find out.
+            if not answered.cancelled():
+                timer.cancel()
 
     def close(self) -> None:
         self._reading.cancel()
