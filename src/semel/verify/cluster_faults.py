@@ -30,6 +30,8 @@ REORDERING = Chances(late=0.03, doubled=0.06, latency_s_mean=0.03)
 MOODS = (MILD, MILD, MILD, REORDERING, BAD_DAY)
 """What a run's store does by itself: on a bad day little is committed, as every tenth request of a
 node fails."""
+MOODS_OF_LANES = (*MOODS, MILD, MILD, MILD)
+"""What takes several lanes takes longer, and fails more often."""
 
 
 class ClusterFaults:
@@ -82,11 +84,11 @@ class ClusterFaults:
             self._kinds["volumes stored unheard"] = (7, slots.store_volumes_unheard)
         else:
             self._kinds["moves"] = (20, self._move)
-            self._kinds["moves from one that nobody reaches"] = (40, self._move_from_one_alone)
+            self._kinds["moves from one that nobody reaches"] = (30, self._move_from_one_alone)
             self._kinds["nodes that nobody reaches"] = (5, self._part)
             self._kinds["lost connections of nodes"] = (6, self._lose_line)
             cluster.call_chances = self._call_mood
-        self._mood = self.rng.choice(MOODS)
+        self._mood = self.rng.choice(MOODS if cluster.lane_count == 1 else MOODS_OF_LANES)
         self._calm_count = 0
         """Who sleeps until others have done some work."""
         cluster.set_chances(self._mood)
