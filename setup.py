@@ -27,6 +27,8 @@ COMPILED = """
     journal/tail
     journal/file/commit journal/file/disk journal/file/journal journal/file/salvaging
     journal/file/segments
+    journal/slots/barrier journal/slots/journal journal/slots/reading journal/slots/stretches
+    journal/slots/table journal/slots/writer
     broker/access_control broker/answer broker/broker broker/connection broker/connection_on_store
     broker/coordinators broker/dispatch broker/inbox broker/incoming broker/led_lanes broker/server
     broker/topic_counts broker/transactional broker/transactional_produce

@@ -17,7 +17,9 @@ class Elsewhere:
         self._is_followed_led = False
         self._told: LedBy | None = None
         """Who has said itself that it leads, before it was heard of in lane 0."""
-        self._is_known = asyncio.Event()
+        self.is_known = False
+        """Who leads, here or elsewhere. Asked with every request, so that it is no property."""
+        self._becomes_known = asyncio.Event()
         self._by_lane: Mapping[int, LedBy] | None = None
         """Of all lanes; None where lane 0 says who leads them."""
         self._here: LaneView | None = None
@@ -72,10 +74,12 @@ class Elsewhere:
         self._look()
 
     def _look(self) -> None:
-        if self._here is not None or self._by_lane is not None or self.led_by is not None:
-            self._is_known.set()
+        has_been_told = self._by_lane is not None or self.led_by is not None
+        self.is_known = self._here is not None or has_been_told
+        if self.is_known:
+            self._becomes_known.set()
         else:
-            self._is_known.clear()
+            self._becomes_known.clear()
 
     # What is known
 
@@ -132,13 +136,8 @@ class Elsewhere:
         """When it was last known that nothing stands behind what is followed."""
         return None if self._followed is None else self._followed.caught_up_s
 
-    @property
-    def is_known(self) -> bool:
-        """Who leads, here or elsewhere."""
-        return self._is_known.is_set()
-
     async def until_known(self, patience_s: float) -> None:
         """Return when it is, or patience is over."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
-                await self._is_known.wait()
+                await self._becomes_known.wait()

@@ -101,8 +101,10 @@ class Lane:
         but records are no longer shown as soon as their deletion is decided."""
         self._log_starts_moved_at = Position(0)
         """Behind the last frame that has moved the start of a partition's log."""
-        self._unread: deque[tuple[Position, list[BatchEntry]]] = deque()
-        """Batches that become readable when the journal is durable up to a position."""
+        self._unread: deque[tuple[Position, int, int]] = deque()
+        """When the journal is durable up to a position, a partition becomes readable up to an
+        offset. Numbers alone: what batches are made of would take memory, and the processor's
+        time to have it, for as long as the journal takes."""
         self.on_decided: Callable[[int, Outcome], None] = _nobody_listens
         """Called with the number of each lane that has to be told how a transaction has ended."""
         self.on_ended: Callable[[TransactionKey], None] = _nobody_listens
@@ -308,7 +310,7 @@ class Lane:
                 self._clock.in_frame(at)
             index_frame(journal, state, frame, start, effects)
             end = journal.end
-            self._unread.append((end, frame.batches))
+            self._note_unread(frame.batches, end)
             if state.transactions.issued:
                 self._note_issued(end)
             if effects is not NO_EFFECTS:
@@ -330,6 +332,11 @@ class Lane:
 
         if effects is not NO_EFFECTS and effects.outcomes:
             self._tell_of(effects.outcomes)
+
+    def _note_unread(self, batches: list[BatchEntry], end: Position) -> None:
+        for batch in batches:
+            behind = batch.base_offset + batch.header.last_offset_delta + 1
+            self._unread.append((end, batch.number, behind))
 
     def _tell_of(self, outcomes: tuple[facts.Ended | facts.Decided, ...]) -> None:
         for each in outcomes:
@@ -423,10 +430,11 @@ class Lane:
         return most is not None and journal.end - journal.durable > most
 
     def when_caught_up(self, callback: Callable[[], None]) -> None:
-        """Once a part of what waits now is durable; never if the lane steps down before."""
-        journal = self._journal
-        waits = journal.end - journal.durable
-        journal.when_durable(Position(journal.end - waits // 2), callback)
+        """Once so much of what waits now is durable that it is not behind; never if the lane steps
+        down before."""
+        journal, most = self._journal, self._limits.backlog_bytes
+        assert most is not None, "a lane that is never behind"
+        journal.when_durable(Position(journal.end - most), callback)
 
     def is_epoch_durable(self, transactional_id: TransactionalId) -> bool:
         """Whether what has issued the present epoch of this id is durable.
@@ -524,8 +532,8 @@ class Lane:
         # A transaction's batch and its marker are often durable together.
         ends: dict[int, int] = {}
         while unread and unread[0][0] <= position:
-            for batch in unread.popleft()[1]:
-                ends[batch.number] = batch.base_offset + batch.header.last_offset_delta + 1
+            _, number, behind = unread.popleft()
+            ends[number] = behind
         grown: list[Partition] = []
         for number, end in ends.items():
             partition = partitions.get(number)

@@ -101,5 +101,5 @@ class SlotSettings:
             f"a frame of {min(self.slot_bytes, FRAME_BYTES_MAX)} bytes",
             headroom,
             headroom // 5,
-            self.unconfirmed_bytes // 2,
+            self.unconfirmed_bytes * 3 // 4,
         )
