@@ -349,6 +349,32 @@ async def test_producers_are_not_refused_while_the_store_takes_its_time(
 
 
 @on_nodes(1)
+async def test_producers_are_let_in_whenever_there_is_room_for_them(
+    cluster: SimulatedCluster,
+) -> None:
+    """What is under way is what the store can take: it is not waited for until little of it is
+    left."""
+    leader = await cluster.leader()
+    await create(leader)
+    leader.store.chances = Chances(latency_s_mean=0.1)
+    backlog_bytes = SlotSettings().limits.backlog_bytes
+    assert backlog_bytes is not None
+    value = bytes(200_000)
+    count = 3 * backlog_bytes // len(value)
+    (journal,) = leader.broker.leading.journals_on_store.values()
+    ends_at = journal.bytes_appended + count * len(value)
+    least = backlog_bytes
+    sending = asyncio.gather(*(produce(leader, value) for _ in range(count)))
+    while journal.end - journal.durable <= backlog_bytes:  # noqa: ASYNC110 - nothing tells of it.
+        await asyncio.sleep(0.001)
+    while journal.bytes_appended < ends_at:
+        least = min(least, journal.end - journal.durable)
+        await asyncio.sleep(0.001)
+    assert least == backlog_bytes, "less than that was under way while others waited to be let in"
+    assert await sending == [NONE] * count
+
+
+@on_nodes(1)
 async def test_who_waits_to_be_let_in_hears_when_the_lane_is_lost(
     cluster: SimulatedCluster,
 ) -> None:

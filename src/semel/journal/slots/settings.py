@@ -16,6 +16,9 @@ PUTS_AT_ONCE_MAX: Final = 8
 is left of it then lies within so many from the next fence on: no version may go beyond."""
 HEADROOM_SHARE: Final = 16
 """Of the bytes that may be unconfirmed: kept for the ends of what is open."""
+BACKLOG_SHARE: Final = 3 / 4
+"""Of these: producers are let in until so much waits. They bring one read more each, one after the
+other; with less under way, a store that takes its time would have less to do than it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,5 +104,5 @@ class SlotSettings:
             f"a frame of {min(self.slot_bytes, FRAME_BYTES_MAX)} bytes",
             headroom,
             headroom // 5,
-            self.unconfirmed_bytes * 3 // 4,
+            int(self.unconfirmed_bytes * BACKLOG_SHARE),
         )
