@@ -1,5 +1,9 @@
 """What a node shows of its cluster and of the store, against what a test has done."""
 
+import json
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -9,11 +13,13 @@ import pytest
 from semel.testing import Broker
 from semel.testing.broker import BrokerDidNotStart
 from support.raw_client import METRICS, RawClient, metric, produce_values, readiness
-from support.store_process import StoreProcess, store_process
+from support.store_process import URL, StoreProcess, store_process
 
 DETECTION_MS = 1_000
 SETTINGS = {"cluster.detection.ms": DETECTION_MS, "store.prices": "put=1000"}
 PATIENCE_S = 60.0
+THOUSANDS_IN_A_MONTH = 30 * 86_400 / 1_000
+"""Requests of a month, at one a second."""
 
 
 @pytest.fixture
@@ -68,6 +74,37 @@ def test_a_leader_shows_what_it_asks_of_the_store_and_what_that_costs(store: Sto
         assert shown(node, "semel_journal_frames") >= 4
         # A dollar each, and a beat every third of a second: about 7.8 million a month.
         assert shown(node, "semel_store_month_usd", store="s3") > 1_000_000
+
+
+def test_the_status_shows_what_is_asked_of_the_store_and_what_that_costs_by_the_settings(
+    store: StoreProcess,
+) -> None:
+    def status(*options: str) -> str:
+        ask = [sys.executable, "-m", "semel", "cluster", "status", "--store", URL, *options]
+        return subprocess.run(ask, check=True, capture_output=True, text=True).stdout
+
+    # Another list than the one that is there without a setting, and without what is kept.
+    settings = SETTINGS | {"store.prices": "put=7 get=3 list=2"}
+    with store.node(1, settings, *METRICS) as node:
+        wait_until_shown(node, "semel_is_leader", 1)
+        with RawClient(node) as client:
+            client.create_topic("t")
+            produce_values(client, "t", [b"v" * 100_000])
+            # Who is told the end of a log when nothing was appended has made the leader look.
+            client.end_offset("t")
+        told = json.loads(status("--json"))["store"]
+        assert told["puts_per_s"] > 0
+        assert told["gets_per_s"] > 0
+        # Since it leads, which is not for long.
+        assert told["bytes_written_per_s"] > 100_000 / PATIENCE_S
+        priced = told["puts_per_s"] * 7 + told["gets_per_s"] * 3 + told["lists_per_s"] * 2
+        assert told["usd_per_month"] == pytest.approx(priced * THOUSANDS_IN_A_MONTH)
+        text = status()
+        each = r"store +\S+ PUT/s, \S+ GET/s, \S+ LIST/s; \S+ k?B/s written, \S+ k?B/s read\n"
+        assert re.search(each, text), text
+        cost = re.search(r"cost +\$(\S+) a month, by store.prices\n", text)
+        assert cost is not None, text
+        assert float(cost[1]) > 0
 
 
 def test_what_the_store_turns_away_is_counted_by_kind_and_asked_again(store: StoreProcess) -> None:
