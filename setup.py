@@ -35,7 +35,11 @@ COMPILED = """
     broker/handlers/produce broker/handlers/fetch broker/handlers/end_txn
 """
 """Left out, besides what is seldom used: modules that define structs of msgspec, whose options
-mypyc forgets, and those with a NamedTuple that has a memoryview, which it does not find."""
+mypyc forgets, and those with a NamedTuple that has a memoryview, which it does not find.
+
+Law: nothing is waited for in an `except` or a `finally`. An error that a compiled coroutine handles
+meanwhile is handled, for Python, in all that runs until then, and may be raised there
+(`tests/test_compiled_modules.py`)."""
 
 
 def extensions() -> dict[str, Any]:

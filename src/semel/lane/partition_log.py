@@ -264,12 +264,13 @@ class PartitionLog:
                 lambda: self._shared_out(found, extents, batches, with_aborted)
             )
         except (CorruptJournal, OSError):
-            return [
-                found.damage.get(number) or await self._read_alone(wanted, extents, with_aborted)
-                for number, (wanted, extents) in enumerate(
-                    zip(found.wanted, found.extents, strict=True)
-                )
-            ]
+            pass
+        return [
+            found.damage.get(number) or await self._read_alone(wanted, extents, with_aborted)
+            for number, (wanted, extents) in enumerate(
+                zip(found.wanted, found.extents, strict=True)
+            )
+        ]
 
     async def _read_alone(
         self, wanted: Wanted, extents: list[tuple[int, int]], with_aborted: bool
@@ -294,11 +295,11 @@ class PartitionLog:
             except FileNotFoundError:
                 if wanted.offset < wanted.partition.log_start_offset:
                     return []
-                extents = await self._batches.look_up(
-                    lambda: self._index.extents(
-                        wanted.partition.number, wanted.offset, wanted.bound, wanted.size_max
-                    )
+            extents = await self._batches.look_up(
+                lambda: self._index.extents(
+                    wanted.partition.number, wanted.offset, wanted.bound, wanted.size_max
                 )
+            )
         return await self._read_in_order(extents)
 
     async def _read_in_order(self, extents: list[tuple[int, int]]) -> list[Buffer]:

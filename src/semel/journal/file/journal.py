@@ -313,11 +313,13 @@ class FileJournal:
         for run in self.segments.runs(extents[: len(extents) - len(held)]):
             try:
                 found += run.cut(await self._read(run.position, run.size))
+                continue
             except (CorruptJournal, OSError):
-                # What cannot be read may lie between them.
-                for start, stop in run.pieces:
-                    piece = await self._read(run.position + start, stop - start)
-                    found.append(memoryview(piece))
+                pass
+            # What cannot be read may lie between them.
+            for start, stop in run.pieces:
+                piece = await self._read(run.position + start, stop - start)
+                found.append(memoryview(piece))
         return found + held
 
     def _held(self, extents: list[tuple[int, int]]) -> list[memoryview]:

@@ -18,6 +18,7 @@ from semel.journal.slots import keys
 from semel.journal.slots.calls import Calls, trouble_in_words
 from semel.journal.slots.checkpointing import INDEX_PART_SIZE, Checkpointing, Taking
 from semel.journal.slots.collecting import Collecting
+from semel.journal.slots.ending import do_and_stop, do_until
 from semel.journal.slots.history import Standing
 from semel.journal.slots.opening import Taken, take
 from semel.journal.slots.reading import Reading
@@ -457,17 +458,17 @@ class SlotJournal:
         After a failure, and where the wait is cancelled, there is no seal: whoever takes the lane
         next has to doubt.
         """
-        try:
-            if self._loop is not None and self._refusal is None:
-                await self._or_over(self._finish(successor))
-        finally:
-            self._refusal = self._refusal or JournalAbandoned("the journal is closed")
-            if self._barrier_timer is not None:
-                self._barrier_timer.cancel()
-            for task in self._tasks:
-                task.cancel()
-            if self._tasks:
-                await asyncio.wait(self._tasks)
+        is_open = self._loop is not None and self._refusal is None
+        work = self._or_over(self._finish(successor)) if is_open else None
+        await do_and_stop(work, self._stop)
+
+    def _stop(self) -> list[asyncio.Task[None]]:
+        self._refusal = self._refusal or JournalAbandoned("the journal is closed")
+        if self._barrier_timer is not None:
+            self._barrier_timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        return self._tasks
 
     async def _finish(self, successor: int | None) -> None:
         while self.durable < self.end or self._checkpointing.position < self.end:
@@ -497,21 +498,7 @@ class SlotJournal:
         if self._writer.failure is not None:
             work.close()
             return
-        assert self._loop is not None
-        doing = self._loop.create_task(work)
-        ended = self._loop.create_task(_wait(self._over))
-        try:
-            await asyncio.wait((doing, ended), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ended.cancel()
-            doing.cancel()
-            await asyncio.wait((doing, ended))
-        if not doing.cancelled():
-            doing.result()
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
+        await do_until(self._over, work)
 
 
 def _log(warning: str) -> None:

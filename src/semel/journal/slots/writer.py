@@ -334,9 +334,10 @@ class Writer:
             if not len(self.barriers) or self._batches or self._sealing is not None:
                 continue
             slot, durable, number = self.slot, self.durable, self.barriers.begin()
-            try:
+            found: Found | None = None
+            with contextlib.suppress(StoreError):
                 found = await self._found(slot)
-            except StoreError:
+            if found is None:
                 # It is asked again, for all who wait by then.
                 self._look.set()
                 await asyncio.sleep(next(delays))
