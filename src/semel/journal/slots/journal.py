@@ -73,6 +73,10 @@ class SlotJournal:
         """There is only to be replayed what the follower had not given out."""
         self.checkpoint = None if checkpoint is None else b"".join(checkpoint.state)
         self.settings = settings
+        # Asked with each frame.
+        self._payload_bytes_max = settings.payload_bytes_max
+        self._unconfirmed_bytes_max = settings.unconfirmed_bytes
+        self._checkpoint_slots = settings.checkpoint_slots
         self._lane = lane
         self._calls = calls
         self._checksum = standing.checksum
@@ -240,7 +244,7 @@ class SlotJournal:
         unconfirmed = self._writer.unconfirmed_bytes
         if unconfirmed:
             wanted = unconfirmed + HEADER_SIZE + size + kept_size
-            if wanted > self.settings.unconfirmed_bytes:
+            if wanted > self._unconfirmed_bytes_max:
                 self._is_short = True
                 self.refused_count += 1
                 raise StoreBehind(
@@ -261,7 +265,7 @@ class SlotJournal:
     def append(self, parts: list[Buffer], size: int) -> Position:
         if self._refusal is not None:
             raise self._refusal
-        assert size <= self.limits.payload_bytes_max, "a frame that fits into no slot"
+        assert size <= self._payload_bytes_max, "a frame that fits into no slot"
         position = self.end
         end = Position(position + HEADER_SIZE + size)
         assert self.epoch is not None
@@ -371,7 +375,7 @@ class SlotJournal:
 
     @property
     def _is_checkpoint_due(self) -> bool:
-        return self._writer.slot - self._checkpoint_slot >= self.settings.checkpoint_slots
+        return self._writer.slot - self._checkpoint_slot >= self._checkpoint_slots
 
     def _begin_checkpoint(self) -> None:
         self._checkpoint_slot = self._writer.slot

@@ -19,7 +19,7 @@ import contextlib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.errors import JournalFailed
 from semel.journal.seam import JournalAbandoned
@@ -43,6 +43,9 @@ from semel.journal.slots.table import SlotTable
 from semel.store.seam import StoreError
 from semel.types import Buffer, Position
 from semel.world import Randomness
+
+JOINED_PART_BYTES: Final = 64 * 2**10
+"""Parts that are smaller on average are joined once, or whoever is given them looks at each."""
 
 
 class Leadership(NamedTuple):
@@ -117,6 +120,9 @@ class Writer:
         self._table = table
         self._randomness = randomness
         self._settings = settings
+        # Asked with each frame.
+        self._body_bytes_max = settings.slot_bytes - ENTRY_HEADER_SIZE
+        self._ahead_bytes = settings.ahead_bytes
         self._alone_before = fence + PUTS_AT_ONCE_MAX if fence else 0
         """Slots before this one may hold what is void, unless nobody has led before: one PUT at a
         time goes there, as what has to give way must not have others behind it."""
@@ -150,13 +156,13 @@ class Writer:
 
     def add(self, header: bytes, parts: list[Buffer], end: Position) -> None:
         batches = self._batches
-        fits = self._settings.slot_bytes - ENTRY_HEADER_SIZE
-        if not batches or batches[-1].is_closed or end - batches[-1].first_position > fits:
-            batches.append(Batch(self._end, asyncio.get_running_loop().time()))
+        batch = batches[-1] if batches else None
+        if batch is None or batch.is_closed or end - batch.first_position > self._body_bytes_max:
+            batch = Batch(self._end, asyncio.get_running_loop().time())
+            batches.append(batch)
             if len(batches) > 1:
                 # Nothing comes to the one before it any more.
                 self._is_awaited.set()
-        batch = batches[-1]
         batch.parts.append(header)
         batch.parts += parts
         batch.end = self._end = end
@@ -179,7 +185,7 @@ class Writer:
         if len(self._batches) == self._begun_count:
             return False
         waiting = self._end - self._batches[self._begun_count].first_position
-        return waiting >= self._settings.ahead_bytes
+        return waiting >= self._ahead_bytes
 
     def read(self, position: int, size: int) -> bytes | None:
         """Bytes of one frame, if it is not durable yet."""
@@ -265,7 +271,10 @@ class Writer:
         nonce = self._randomness.token_bytes(NONCE_SIZE)
         head = Head(kind, who.epoch, who.term, who.node, nonce, first_position, self.durable, size)
         self.puts += 1
-        return Put(slot, nonce, self.barriers.begin(), [encode(head), *parts])
+        content: list[Buffer] = [encode(head), *parts]
+        if size < len(parts) * JOINED_PART_BYTES:
+            content = [b"".join(content)]
+        return Put(slot, nonce, self.barriers.begin(), content)
 
     async def _land(self, put: Put) -> None:
         """Into its slot; if that is another's, it is over."""
@@ -299,10 +308,10 @@ class Writer:
             self._confirmed(put)
             self.durable = batch.end
             self._on_durable(batch.end)
-            reached: list[Callable[[], None]] = []
-            while self._waiters and self._waiters[0][0] <= batch.end:
-                reached.append(self._waiters.popleft()[1])
-            self._tell(reached + self._proved(put.number, batch.end))
+            waiters = self._waiters
+            while waiters and waiters[0][0] <= batch.end and self.failure is None:
+                waiters.popleft()[1]()
+            self._tell(self._proved(put.number, batch.end))
         self._has_work.set()
 
     def _confirmed(self, put: Put) -> None:
