@@ -48,11 +48,10 @@ def the_watermark_moves_when_a_batch_is_appended(patch: Patch) -> None:
 
     def eager(self: Lane, *arguments: Any) -> None:
         append(self, *arguments)
-        for _, batches in self._unread:
-            for batch in batches:
-                partition = self._state.partitions.get(batch.number)
-                if partition is not None:
-                    partition.advance_high_watermark(partition.log_end_offset)
+        for _, number, _ in self._unread:
+            partition = self._state.partitions.get(number)
+            if partition is not None:
+                partition.advance_high_watermark(partition.log_end_offset)
 
     patch.setattr(Lane, "_append", eager)
 

@@ -65,4 +65,4 @@ def store(
         if header.base_offset in markers:
             journal.index.add_aborted(its.number, markers[Offset(header.base_offset)])
         its.log_end_offset = Offset(header.last_offset + 1)
-        lane._unread.append((journal.end, frame.batches))
+        lane._note_unread(frame.batches, journal.end)

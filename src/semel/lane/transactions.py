@@ -248,19 +248,19 @@ class Transact:
     If it ends an open transaction, the room for it is owed, whatever it claims otherwise.
     """
 
-    __slots__ = ("_claim", "_command", "_transactional_id")
+    __slots__ = ("_claim", "command", "transactional_id")
 
     def __init__(
         self, transactional_id: TransactionalId, command: Command, claim: Claim = Claim.ORDINARY
     ) -> None:
-        self._transactional_id = transactional_id
-        self._command = command
+        self.transactional_id = transactional_id
+        self.command = command
         self._claim = claim
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[Decision]:
         frame = Frame(at)
-        current = state.transactions.get(self._transactional_id)
-        decision, owed_change = add_transaction(state, environment, frame, current, self._command)
+        current = state.transactions.get(self.transactional_id)
+        decision, owed_change = add_transaction(state, environment, frame, current, self.command)
         ends = current is not None and current.is_open
         if ends and decision.values and not decision.values[-1].is_open:
             return Decided(decision, frame, Claim.OWED, owed_change)
