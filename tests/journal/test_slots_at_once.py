@@ -247,6 +247,35 @@ def test_who_follows_waits_at_the_hole_and_reads_on_when_it_is_filled() -> None:
     run(main())
 
 
+def test_who_follows_comes_to_the_end_of_a_lane_whose_leader_goes_on() -> None:
+    """Of a store that takes its time for each call, also for reading."""
+
+    async def main() -> None:
+        store = SlotStore()
+        lane = await lead_on(store)
+        store.delay_s = lambda: PUT_S
+
+        async def go_on() -> None:
+            number = 0
+            while True:
+                number += 1
+                await lane.durable(lane.append(numbered(number)))
+
+        async with asyncio.TaskGroup() as tasks:
+            going = [tasks.create_task(go_on()) for _ in range(2 * PUTS_AT_ONCE_MAX)]
+            stand_by = StandBy(store, MANY)
+            await stand_by.begin()
+            await seeded_loop.elapse(20 * PUT_S)
+            for _ in range(3):
+                await asyncio.wait_for(stand_by.look(), 60)
+                assert lane.journal.slot - stand_by.follower.slot <= 2 * PUTS_AT_ONCE_MAX
+            for each in going:
+                each.cancel()
+        assert not lane.failures
+
+    run(main())
+
+
 def test_whoever_takes_the_lane_fences_the_hole_and_what_lies_behind_is_void() -> None:
     async def main() -> None:
         store = SlotStore()

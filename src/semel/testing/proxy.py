@@ -213,7 +213,8 @@ class Forwarder:
 
 
 def _bound_to(port: int) -> socket.socket:
-    bound = socket.socket()
+    # Named, as asyncio sends at once only where it is told that this is TCP.
+    bound = socket.socket(proto=socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     bound.bind((HOST, port))
     return bound

@@ -112,8 +112,14 @@ async def read_on(
     behind = keys.slot(lane, replay.slot - 1) if replay.slot else ""
     sizes = keys.sizes(await calls.until_listed(keys.slots(lane), behind))
     last = max(sizes, default=-1)
+    unlisted_count = read_size = 1
     while stop is None or replay.slot < stop:
         count = _count_at_once(sizes, replay.slot, settings)
+        if replay.slot > last:
+            # Whoever leads goes on meanwhile: one by one they would be read for ever.
+            fitting_count = max(1, settings.read_bytes_at_once // read_size)
+            count = min(unlisted_count, fitting_count, settings.reads_at_once)
+            unlisted_count *= 2
         count = count if stop is None else min(count, stop - replay.slot)
         for key, stored in await _read(calls, lane, replay.slot, count):
             if stored is None:
@@ -130,6 +136,7 @@ async def read_on(
                 if was_there:
                     raise CorruptJournal(f"{key} is gone, and was there: slot {last} says so")
                 return True
+            read_size = len(stored)
             if not await add(calls, replay, key, stored):
                 return False
     return True
