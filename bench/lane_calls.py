@@ -43,7 +43,14 @@ def own_cpu_s() -> float:
 
 async def measure(address: tuple[str, int], key: bytes, worker_id: int) -> dict[str, float]:
     async with asyncio.TaskGroup() as tasks:
-        lines = Lines(OnlyKey(key), SystemRandomness(), connect, tasks.create_task, PATIENCE_S)
+        lines = Lines(
+            OnlyKey(key),
+            SystemRandomness(),
+            connect,
+            tasks.create_task,
+            PATIENCE_S,
+            stay_on_machine=True,
+        )
 
         async def ask() -> None:
             answer = await lines.ask(address, CALL, PATIENCE_S)

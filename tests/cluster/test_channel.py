@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from semel.cluster.channel import Channel, NodeAway
+from semel.cluster.channel import Channel, Ended, NodeAway, Received
 from semel.verify.world.loop import SeededRandomness
 from support import seeded_loop
 
@@ -18,12 +18,8 @@ class SilentEnd:
     def __init__(self) -> None:
         self.is_closed = False
 
-    async def connect(self, host: str, port: int) -> "tuple[SilentEnd, SilentEnd]":
-        return self, self
-
-    async def readexactly(self, n: int, /) -> bytes:
-        await asyncio.Event().wait()
-        raise AssertionError("nothing sets it")
+    async def connect(self, host: str, port: int, received: Received, ended: Ended) -> "SilentEnd":
+        return self
 
     def write(self, data: bytes, /) -> None:
         pass

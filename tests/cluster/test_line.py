@@ -20,8 +20,8 @@ class FakeChannel:
     """What is said over it arrives nowhere; what is heard is up to the test."""
 
     def __init__(self) -> None:
-        self.heard: asyncio.Queue[AnyAnswer] = asyncio.Queue()
         self.is_closed = False
+        self.answer: Callable[[AnyAnswer], None]
 
     def signed(self, request: Numbered) -> bytes:
         return b""
@@ -32,8 +32,8 @@ class FakeChannel:
     def close(self) -> None:
         self.is_closed = True
 
-    async def next_answer(self) -> AnyAnswer:
-        return await self.heard.get()
+    def hear(self, hear: Callable[[AnyAnswer], None], end: Callable[[str], None]) -> None:
+        self.answer = hear
 
 
 def with_line(
@@ -42,7 +42,7 @@ def with_line(
     def test() -> None:
         async def main() -> None:
             channel = FakeChannel()
-            line = Line(cast(Channel, channel), asyncio.get_running_loop().create_task)
+            line = Line(cast(Channel, channel))
             await scenario(channel, line)
             line.close()
 
@@ -81,7 +81,7 @@ async def test_one_that_has_answered_others_meanwhile_stays(
     await seeded_loop.elapse(PATIENCE_S / 2)
     quick = ask(line)
     await seeded_loop.elapse(0.01)
-    channel.heard.put_nowait(Numbered(2, messages.encode(Ready(7))))
+    channel.answer(Numbered(2, messages.encode(Ready(7))))
     assert await quick == Ready(7)
     with pytest.raises(NodeAway):
         await slow
@@ -121,10 +121,12 @@ async def test_an_answer_that_is_not_understood_is_that_of_its_call_alone(
     channel: FakeChannel, line: Line
 ) -> None:
     """A newer version may have answers that this one does not know."""
-    first, second = ask(line), ask(line)
+    first = ask(line)
     await seeded_loop.elapse(0.01)
-    channel.heard.put_nowait(Numbered(1, messages.encode(["Unknown", 7])))
-    channel.heard.put_nowait(Numbered(2, messages.encode(Ready(7))))
+    second = ask(line)
+    await seeded_loop.elapse(0.01)
+    channel.answer(Numbered(1, messages.encode(["Unknown", 7])))
+    channel.answer(Numbered(2, messages.encode(Ready(7))))
     with pytest.raises(NodeAway, match="its answer is not understood"):
         await first
     assert await second == Ready(7)

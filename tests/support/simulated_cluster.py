@@ -15,7 +15,7 @@ from semel.broker.config import BrokerConfig
 from semel.broker.connection import Connection
 from semel.broker.lane_settings import lane_settings
 from semel.cluster import format as cluster_format
-from semel.cluster.channel import Reader, Writer
+from semel.cluster.channel import Ended, Received
 from semel.cluster.format import ClusterFormat
 from semel.cluster.levels import LEVELS, Levels
 from semel.cluster.node import Node, slot_settings
@@ -91,10 +91,13 @@ class _Transport(asyncio.Transport):
 class _Line(_Transport):
     """A connection from one node to another, as the one that has called it sees it."""
 
-    def __init__(self, caller: "SimulatedNode", node: "SimulatedNode") -> None:
+    def __init__(
+        self, caller: "SimulatedNode", node: "SimulatedNode", received: Received, ended: Ended
+    ) -> None:
         super().__init__(node)
         self._caller = caller
-        self.reader = asyncio.StreamReader()
+        self._received = received
+        self._ended = ended
         self.connection: Connection | None = None
         self._is_open = True
 
@@ -117,12 +120,12 @@ class _Line(_Transport):
         self._there(self._node, arrive)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        received = bytes(data)
+        said = bytes(data)
         if self._node.is_reachable and self._caller.is_reachable:
-            self._there(self._caller, lambda: self.reader.feed_data(received))
+            self._there(self._caller, lambda: self._received(said))
 
     def abort(self) -> None:
-        self._there(self._caller, self.reader.feed_eof)
+        self._there(self._caller, self._ended)
         self._is_open = False
 
     close = abort
@@ -213,12 +216,12 @@ class SimulatedNode:
         except* Exception as group:  # noqa: BLE001 - whoever waits for a leader hears of it.
             self.error = group
 
-    async def connect(self, host: str, port: int) -> tuple[Reader, Writer]:
+    async def connect(self, host: str, port: int, received: Received, ended: Ended) -> _Writer:
         for node in self._cluster.all_nodes:
             if node.host == host and node.process.is_alive and node._is_up:
-                line = _Line(self, node)
+                line = _Line(self, node, received, ended)
                 node._transports.append(line)
-                return line.reader, _Writer(line)
+                return _Writer(line)
         await asyncio.sleep(WAY_S)
         raise ConnectionRefusedError(host)
 

@@ -3,9 +3,10 @@
 import asyncio
 from typing import Protocol
 
+from semel.at_once import StartTask
 from semel.cluster.channel import Channel, Connect, NodeAway
 from semel.cluster.keys import KnownKey
-from semel.cluster.line import Line, StartTask
+from semel.cluster.line import Line
 from semel.cluster.messages import AnyAnswer, AnyRequest
 from semel.world import Randomness
 
@@ -25,6 +26,8 @@ class Lines:
         connect: Connect,
         start_task: StartTask,
         patience_s: float,
+        *,
+        stay_on_machine: bool = False,
     ) -> None:
         """`patience_s` is for opening one."""
         self._key = key
@@ -32,6 +35,7 @@ class Lines:
         self._connect = connect
         self._start_task = start_task
         self._patience_s = patience_s
+        self._stay_on_machine = stay_on_machine
         self._lines: dict[Address, Line] = {}
         self._opening: dict[Address, asyncio.Future[Line]] = {}
 
@@ -59,12 +63,17 @@ class Lines:
     async def _open(self, address: Address, opening: asyncio.Future[Line]) -> None:
         try:
             channel = await Channel.open(
-                self._connect, *address, self._key.newest, self._randomness, self._patience_s
+                self._connect,
+                *address,
+                self._key.newest,
+                self._randomness,
+                self._patience_s,
+                stays_on_machine=self._stay_on_machine,
             )
         except NodeAway as error:
             opening.set_exception(error)
         else:
-            line = self._lines[address] = Line(channel, self._start_task)
+            line = self._lines[address] = Line(channel)
             opening.set_result(line)
         finally:
             del self._opening[address]

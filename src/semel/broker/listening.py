@@ -17,7 +17,7 @@ from semel.broker.listeners import OAUTHBEARER, Listener
 from semel.broker.reception import Reception
 from semel.broker.serving import BACKLOG, naming
 from semel.broker.sign_in import Desk
-from semel.cluster.channel import Connect, Reader, Writer, connect
+from semel.cluster.channel import Connect, Ended, Received, Wire, connect
 from semel.errors import (
     JournalFull,
     NotController,
@@ -118,12 +118,11 @@ class Listening:
         ]
         return ForOthers(told, self._for_nodes, self._connect)
 
-    async def _connect(self, host: str, port: int) -> tuple[Reader, Writer]:
+    async def _connect(self, host: str, port: int, received: Received, ended: Ended) -> Wire:
         """To another node, whose listener is as ours."""
         certificates = self._certificates.get(self._for_nodes)
-        if certificates is None:
-            return await connect(host, port)
-        return await asyncio.open_connection(host, port, ssl=certificates.for_nodes)
+        tls = None if certificates is None else certificates.for_nodes
+        return await connect(host, port, received, ended, tls)
 
     @property
     def is_watched(self) -> bool:

@@ -136,7 +136,8 @@ def _serve_as_worker() -> None:
     between, *sockets = (socket.socket(fileno=each) for each in assignment.sockets)
 
     def begin(tasks: asyncio.TaskGroup) -> None:
-        worker.begin(tasks, Lines(key, randomness, connect, tasks.create_task, PATIENCE_S))
+        lines = Lines(key, randomness, connect, tasks.create_task, PATIENCE_S, stay_on_machine=True)
+        worker.begin(tasks, lines)
 
     beginning = Beginning(begin, worker.may_serve, worker.knows_all)
     opened_sockets = OpenedSockets(sockets, between)

@@ -1,9 +1,12 @@
 """A connection to another node; here calls are answered one after the other."""
 
 import asyncio
+import ssl
 import struct
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, Self
+from functools import partial
+from typing import Final, Protocol, Self, cast
 
 import msgspec
 
@@ -27,22 +30,47 @@ class NodeAway(SemelError):
     """A node does not answer, or what answers there is none of this cluster."""
 
 
-class Reader(Protocol):
-    async def readexactly(self, size: int, /) -> bytes: ...
+class Wire(Protocol):
+    """A connection, as who has opened it sees it."""
 
-
-class Writer(Protocol):
     def write(self, data: bytes, /) -> None: ...
 
     def close(self) -> None: ...
 
 
-Connect = Callable[[str, int], Awaitable[tuple[Reader, Writer]]]
-"""To a host and a port. May raise OSError."""
+Received = Callable[[bytes], None]
+Ended = Callable[[], None]
+
+Connect = Callable[[str, int, Received, Ended], Awaitable[Wire]]
+"""To a host and a port; who is told what comes, and that nothing more does. May raise OSError."""
 
 
-async def connect(host: str, port: int) -> tuple[Reader, Writer]:
-    return await asyncio.open_connection(host, port)
+class _Socket(asyncio.Protocol):
+    def __init__(self, received: Received, ended: Ended) -> None:
+        self.data_received = received  # type: ignore[method-assign]
+        self._ended = ended
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.write = self._transport.write
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._ended()
+
+    def write(self, data: bytes, /) -> None:
+        raise AssertionError("it is not connected")
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+async def connect(
+    host: str, port: int, received: Received, ended: Ended, tls: ssl.SSLContext | None = None
+) -> Wire:
+    loop = asyncio.get_running_loop()
+    _, wire = await loop.create_connection(lambda: _Socket(received, ended), host, port, ssl=tls)
+    return wire
 
 
 def connecting(security: Security) -> Connect:
@@ -50,19 +78,21 @@ def connecting(security: Security) -> Connect:
     ConfigError."""
     if security.tls is None:
         return connect
-    context = tls_context(security.tls)
-
-    async def connect_over_tls(host: str, port: int) -> tuple[Reader, Writer]:
-        return await asyncio.open_connection(host, port, ssl=context)
-
-    return connect_over_tls
+    return partial(connect, tls=tls_context(security.tls))
 
 
 class Channel:
-    def __init__(self, reader: Reader, writer: Writer) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self) -> None:
+        self._wire: Wire
         self._session: Session
+        self._received = b""
+        """Of an answer that is not there whole."""
+        self._answers: deque[bytes] = deque()
+        """That nobody has waited for."""
+        self._waiting: asyncio.Future[bytes] | None = None
+        self._hear: Callable[[bytes], None] = self._answered
+        self._end: Callable[[str], None] = self._ended
+        self._why_ended = ""
 
     @classmethod
     async def open(
@@ -73,15 +103,20 @@ class Channel:
         key: bytes,
         randomness: Randomness,
         patience_s: float,
+        *,
+        stays_on_machine: bool = False,
     ) -> Self:
         """Raises NodeAway."""
         try:
             async with asyncio.timeout(patience_s):
-                channel = cls(*await connect(host, port))
+                channel = cls()
+                channel._wire = await connect(host, port, channel._receive, channel._lost)
                 try:
                     nonce = randomness.token_bytes(NONCE_SIZE)
                     answered = await channel._exchange(NODE_CHALLENGE, nonce)
-                    channel._session = Session(key, nonce, answered)
+                    channel._session = Session(
+                        key, nonce, answered, stays_on_machine=stays_on_machine
+                    )
                 except BaseException:
                     # Also if whoever asked waits no longer.
                     channel.close()
@@ -104,34 +139,76 @@ class Channel:
             raise NodeAway(f"it does not answer: {error or 'in time'}") from error
 
     def close(self) -> None:
-        self._writer.close()
+        self._wire.close()
 
     # For who does not wait for one answer before the next call.
+
+    def hear(self, hear: Callable[[AnyAnswer], None], end: Callable[[str], None]) -> None:
+        """Tell of all answers from here on, and why there are no more."""
+
+        def opened(signed: bytes) -> None:
+            try:
+                answer = messages.decode_answer(self._session.open_answer(signed))
+            except (WrongCode, msgspec.DecodeError) as error:
+                self._fail(str(error))
+            else:
+                hear(answer)
+
+        self._hear, self._end = opened, end
+        if self._why_ended:
+            end(self._why_ended)
 
     def signed(self, request: AnyRequest) -> bytes:
         """The bytes of this call. Calls are written in the order in which they are signed."""
         return _framed(NODE_CALL, self._session.sign_call(messages.encode(request)))
 
     def write(self, said: bytes) -> None:
-        self._writer.write(said)
-
-    async def next_answer(self) -> AnyAnswer:
-        """Raises NodeAway."""
-        try:
-            answered = self._session.open_answer(await self._read())
-            return messages.decode_answer(answered)
-        except (OSError, EOFError, ValueError, WrongCode, msgspec.DecodeError) as error:
-            raise NodeAway(f"it does not answer: {error or 'the connection has ended'}") from error
+        self._wire.write(said)
 
     async def _exchange(self, api: Api, body: bytes) -> bytes:
-        self._writer.write(_framed(api, body))
-        return await self._read()
+        """Raises EOFError or ValueError."""
+        self._wire.write(_framed(api, body))
+        if self._answers:
+            return self._answers.popleft()
+        if self._why_ended:
+            raise EOFError(self._why_ended)
+        self._waiting = asyncio.get_running_loop().create_future()
+        return await self._waiting
 
-    async def _read(self) -> bytes:
-        (answer_size,) = _SIZE.unpack(await self._reader.readexactly(_SIZE.size))
-        if not _CORRELATION.size <= answer_size <= ANSWER_SIZE_MAX:
-            raise ValueError(f"an answer of {answer_size} bytes")
-        return (await self._reader.readexactly(answer_size))[_CORRELATION.size :]
+    # What comes
+
+    def _receive(self, data: bytes) -> None:
+        received = self._received + data if self._received else data
+        begin, end = 0, len(received)
+        while end - begin >= _SIZE.size and not self._why_ended:
+            (size,) = _SIZE.unpack_from(received, begin)
+            if not _CORRELATION.size <= size <= ANSWER_SIZE_MAX:
+                self._fail(f"an answer of {size} bytes")
+                return
+            next_begin = begin + _SIZE.size + size
+            if next_begin > end:
+                break
+            self._hear(received[begin + _SIZE.size + _CORRELATION.size : next_begin])
+            begin = next_begin
+        self._received = received[begin:]
+
+    def _answered(self, signed: bytes) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(signed)
+        else:
+            self._answers.append(signed)
+
+    def _lost(self) -> None:
+        self._fail("the connection has ended")
+
+    def _fail(self, why: str) -> None:
+        if not self._why_ended:
+            self._why_ended = why
+            self._end(why)
+
+    def _ended(self, why: str) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(EOFError(why))
 
 
 def _framed(api: Api, body: bytes) -> bytes:

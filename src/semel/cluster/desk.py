@@ -22,10 +22,10 @@ class Desk:
         self._randomness = randomness
         self._answer = answer
 
-    def challenged(self, nonce: bytes) -> tuple[bytes, Session]:
+    def challenged(self, nonce: bytes, *, stays_on_machine: bool) -> tuple[bytes, Session]:
         """A nonce of ours for that of a caller, and what both make. Raises WrongCode."""
         own = self._randomness.token_bytes(NONCE_SIZE)
-        return own, Session(self._keys.newest, nonce, own)
+        return own, Session(self._keys.newest, nonce, own, stays_on_machine=stays_on_machine)
 
     def opened(self, session: Session, signed: bytes) -> bytes:
         """The request in what was signed. Raises WrongCode."""

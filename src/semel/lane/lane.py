@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
+from semel.at_once import Awaited
 from semel.errors import FrameTooLarge, JournalFull, NotCoordinator, NotLeaderOrFollower
 from semel.journal.seam import Journal, SharedJournal
 from semel.lane import copying, facts, snapshot
@@ -109,7 +110,7 @@ class Lane:
         """Called with the number of each lane that has to be told how a transaction has ended."""
         self.on_ended: Callable[[TransactionKey], None] = _nobody_listens
         """Called when a transaction of another lane's coordinator is over here."""
-        self._awaited: dict[asyncio.Future[None], None] = {}
+        self._awaited: dict[Awaited[None], None] = {}
         """What is awaited of the journal, and never comes once the lane has left."""
         self._ended_by_leaving: dict[asyncio.Timeout, None] = {}
         """In their order, as all that a simulated run depends on."""
@@ -233,9 +234,8 @@ class Lane:
         self.may_confirm = False
         self.has_left.set()
         self._journal.abandon()
-        for awaited in self._awaited:
-            if not awaited.done():
-                awaited.set_exception(NotLeaderOrFollower(f"lane {self.number} is led elsewhere"))
+        for awaited in tuple(self._awaited):
+            awaited.fail(NotLeaderOrFollower(f"lane {self.number} is led elsewhere"))
         self._tell_readers()
 
     def _retire(self) -> None:
@@ -491,11 +491,10 @@ class Lane:
     async def until(self, wait: Callable[[Callable[[], None]], None]) -> None:
         """Return when `wait` calls what it is given. Raises NotLeaderOrFollower if the lane steps
         down before."""
-        reached = asyncio.get_running_loop().create_future()
+        reached: Awaited[None] = Awaited()
 
         def release() -> None:
-            if not reached.done():
-                reached.set_result(None)
+            reached.give(None)
 
         if not self.may_confirm:
             raise NotLeaderOrFollower(f"lane {self.number} is led elsewhere")

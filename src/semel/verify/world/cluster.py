@@ -17,7 +17,7 @@ from semel.broker.broker import Broker, Shared, Storage
 from semel.broker.config import BrokerConfig
 from semel.broker.lane_settings import lane_settings
 from semel.cluster import format as cluster_format
-from semel.cluster.channel import Reader, Writer
+from semel.cluster.channel import Ended, Received
 from semel.cluster.format import ClusterFormat
 from semel.cluster.node import Node, slot_settings
 from semel.cluster.silence import Timing
@@ -168,13 +168,12 @@ class SimulatedNode:
         maker = MakesHere(device)
         return Volumes(*volumes_in(self.store, number, journal, self._randomness, device, maker))
 
-    async def connect(self, host: str, port: int) -> tuple[Reader, Writer]:
+    async def connect(self, host: str, port: int, received: Received, ended: Ended) -> LineBetween:
         """To another node."""
         called = next((node for node in self._cluster.nodes.values() if node.host == host), None)
         if called is None or self.is_alone or called.is_alone:
             raise ConnectionRefusedError(host)
-        line = LineBetween.open(self._cluster.network, self._life, called)
-        return line.reader, line
+        return LineBetween(self._cluster.network, self._life, called, received, ended)
 
     async def _live(self) -> None:
         format_ = self._cluster.format

@@ -1,27 +1,19 @@
 """A connection from one simulated node to another, as who has called sees it."""
 
-import asyncio
-
+from semel.cluster.channel import Ended, Received
 from semel.verify.world.loop import Process
-from semel.verify.world.network import Host, Network, Wire
+from semel.verify.world.network import Host, Network
 
 
 class LineBetween:
-    def __init__(self) -> None:
-        self.reader = asyncio.StreamReader()
-        self.wire: Wire | None = None
-
-    @classmethod
-    def open(cls, network: Network, caller: Process, called: Host) -> "LineBetween":
+    def __init__(
+        self, network: Network, caller: Process, called: Host, received: Received, ended: Ended
+    ) -> None:
         """Raises ConnectionRefusedError."""
-        line = cls()
-        line.wire = network.connect(caller, called, line.reader.feed_data, line.reader.feed_eof)
-        return line
+        self._wire = network.connect(caller, called, received, ended)
 
     def write(self, data: bytes, /) -> None:
-        assert self.wire is not None
-        self.wire.to_broker.write(data)
+        self._wire.to_broker.write(data)
 
     def close(self) -> None:
-        assert self.wire is not None
-        self.wire.to_broker.end()
+        self._wire.to_broker.end()

@@ -19,7 +19,7 @@ from semel.broker.broker import Workers as LedByWorkers
 from semel.broker.lines import Lines
 from semel.broker.neighbour import Neighbour
 from semel.broker.worker import PATIENCE_S, Worker
-from semel.cluster.channel import Reader, Writer
+from semel.cluster.channel import Ended, Received
 from semel.cluster.keys import OnlyKey
 from semel.errors import JournalFailed
 from semel.journal.file.memory import Killed
@@ -115,7 +115,15 @@ class SimulatedWorker:
         try:
             await broker.start(tasks)
             worker.begin(
-                tasks, Lines(key, self._randomness, self.connect, tasks.create_task, PATIENCE_S)
+                tasks,
+                Lines(
+                    key,
+                    self._randomness,
+                    self.connect,
+                    tasks.create_task,
+                    PATIENCE_S,
+                    stay_on_machine=True,
+                ),
             )
             await worker.may_serve.wait()
             self.is_listening = True
@@ -130,11 +138,10 @@ class SimulatedWorker:
                 self.broken(self.life, failures[0])
         self.has_ended.set()
 
-    async def connect(self, host: str, port: int) -> tuple[Reader, Writer]:
+    async def connect(self, host: str, port: int, received: Received, ended: Ended) -> LineBetween:
         """To another worker."""
         called = self._workers.at(host, port)
-        line = LineBetween.open(self._workers.network, self.life, called.between)
-        return line.reader, line
+        return LineBetween(self._workers.network, self.life, called.between, received, ended)
 
     def broken(self, process: Process, error: BaseException) -> None:
         """An exception has ended the process, or should have."""

@@ -1,0 +1,119 @@
+"""Coroutines that go on in the very step in which what they wait for happens.
+
+A task goes on in a later pass of the event loop, each of which asks the kernel what else there is.
+Where something passes through several coroutines, such as a call from one process to another, that
+is most of what it takes. A `Run` needs no task as long as what it awaits is `Awaited`; with the
+first thing that is not, such as a sleep, the rest of it becomes a task, whose owner ends it.
+
+Law: before that nothing in a `Run` may need a task of its own, as `asyncio.timeout` does.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+StartTask = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+"""In a group that owns it."""
+
+
+class Awaited(asyncio.Future[T]):
+    """Happens once. Who awaits it in a `Run` goes on before `give` or `fail` returns, so that these
+    are the last that a step does."""
+
+    run: "Run[Any] | None" = None
+    """Which waits for it. One at most: others are tasks, or become them."""
+
+    def give(self, result: T) -> None:
+        """Nothing, if it has happened already."""
+        if not self.done():
+            self.set_result(result)
+            self._go_on()
+
+    def fail(self, error: BaseException) -> None:
+        """As `give`. It may be that nobody is left who waits for it."""
+        if not self.done():
+            self.set_exception(error)
+            self.exception()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        run, self.run = self.run, None
+        if run is not None:
+            run.go_on()
+
+
+class Run(Awaited[T]):
+    """Of one coroutine; itself what its caller may await."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], start_task: StartTask) -> None:
+        super().__init__()
+        self._work = work
+        self._start_task = start_task
+        self._waits_for: Awaited[Any] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.go_on()
+
+    def go_on(self) -> None:
+        self._waits_for = None
+        try:
+            awaited = self._work.send(None)
+        except StopIteration as ended:
+            self.give(ended.value)
+        except Exception as error:  # noqa: BLE001 - whoever waits for it hears of it.
+            self.fail(error)
+        else:
+            self._wait_for(awaited)
+
+    def stop(self) -> None:
+        """As a task is cancelled. Nothing, if it has ended."""
+        awaited, self._waits_for = self._waits_for, None
+        if self._task is not None:
+            self._task.cancel()
+        elif awaited is not None:
+            awaited.run = None
+            awaited.cancel()
+            self._work.close()
+            self.cancel()
+
+    def _wait_for(self, awaited: Any) -> None:
+        if isinstance(awaited, Awaited) and awaited.run is None:
+            # As a task does that begins to wait for a future.
+            awaited._asyncio_future_blocking = False  # noqa: SLF001 - which says so there.
+            awaited.run = self
+            self._waits_for = awaited
+        else:
+            self._task = self._start_task(self._as_task(awaited))
+
+    async def _as_task(self, awaited: Any) -> None:
+        try:
+            result = await _Rest(self._work, awaited)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001 - whoever waits for it hears of it.
+            self.fail(error)
+        else:
+            self.give(result)
+
+
+class _Rest:
+    """Of a coroutine that waits for something, for the task that awaits this."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], awaited: Any) -> None:
+        self._work = work
+        self._awaited = awaited
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        work, awaited = self._work, self._awaited
+        try:
+            while True:
+                try:
+                    yield awaited
+                except BaseException as error:  # noqa: BLE001 - it is for the coroutine.
+                    awaited = work.throw(error)
+                else:
+                    awaited = work.send(None)
+        except StopIteration as ended:
+            return ended.value
