@@ -47,13 +47,22 @@ class Awaited(asyncio.Future[T]):
 class Run(Awaited[T]):
     """Of one coroutine; itself what its caller may await."""
 
-    def __init__(self, work: Coroutine[Any, Any, T], start_task: StartTask) -> None:
+    def __init__(
+        self,
+        work: Coroutine[Any, Any, T],
+        start_task: StartTask,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """`then` is called when it has ended, unless it ends at once."""
         super().__init__()
         self._work = work
         self._start_task = start_task
+        self._then: Callable[[], None] | None = None
         self._waits_for: Awaited[Any] | None = None
         self._task: asyncio.Task[None] | None = None
         self.go_on()
+        if not self.done():
+            self._then = then
 
     def go_on(self) -> None:
         self._waits_for = None
@@ -73,9 +82,17 @@ class Run(Awaited[T]):
             self._task.cancel()
         elif awaited is not None:
             awaited.run = None
-            awaited.cancel()
             self._work.close()
-            self.cancel()
+            self._cancelled()
+
+    def _cancelled(self) -> None:
+        self.cancel()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        if self._then is not None:
+            self._then()
 
     def _wait_for(self, awaited: Any) -> None:
         if isinstance(awaited, Awaited) and awaited.run is None:
@@ -90,7 +107,7 @@ class Run(Awaited[T]):
         try:
             result = await _Rest(self._work, awaited)
         except asyncio.CancelledError:
-            self.cancel()
+            self._cancelled()
             raise
         except Exception as error:  # noqa: BLE001 - whoever waits for it hears of it.
             self.fail(error)

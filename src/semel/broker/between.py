@@ -1,18 +1,27 @@
 """The entrance of nodes: nothing is served there but the calls by which they prove who they are."""
 
 import asyncio
+import struct
 from typing import TYPE_CHECKING, Final
 
 from semel.access.principal import Caller
-from semel.wire.apis import BETWEEN_NODES
+from semel.at_once import Run
+from semel.cluster.outbox import Outbox
+from semel.errors import ProtocolError
+from semel.wire.apis import BETWEEN_NODES, NODE_CALL
 
 if TYPE_CHECKING:
     from semel.broker.connection import Connection
     from semel.broker.server import Server
+    from semel.cluster.desk import Desk
+    from semel.cluster.session import Session
 
 BETWEEN_WORKERS: Final = "WORKERS"
 """No listener of any setting: on this machine alone, and without TLS."""
 _KEYS: Final = tuple(key.to_bytes(2, "big") for key in BETWEEN_NODES)
+_CALL: Final = NODE_CALL.key.to_bytes(2, "big")
+_HEADER: Final = struct.Struct(">hhih")
+_HEAD: Final = struct.Struct(">ii")
 
 
 def is_between_nodes(frame: bytes) -> bool:
@@ -24,17 +33,43 @@ class OnlyNodes:
 
     def __init__(self, server: "Server") -> None:
         self._server = server
+        self._outboxes: dict[Connection, Outbox] = {}
 
     def entered(self, connection: "Connection", transport: asyncio.Transport) -> None:
         peer = transport.get_extra_info("peername")
         caller = Caller(listener=BETWEEN_WORKERS, host=peer[0] if peer else "")
+        self._outboxes[connection] = Outbox(connection.say)
         connection.hold_back(caller, self._dispatch, self._server.request_size_max)
 
     def left(self, connection: "Connection") -> None:
-        """Nothing was taken when it came, so that there is nothing to give back."""
+        del self._outboxes[connection]
 
     def _dispatch(self, frame: bytes, connection: "Connection") -> None:
-        if is_between_nodes(frame):
+        if frame.startswith(_CALL) and connection.session is not None:
+            self._call(frame, connection)
+        elif is_between_nodes(frame):
             self._server.dispatch(frame, connection)
         else:
             connection.close("a client among workers")
+
+    def _call(self, frame: bytes, connection: "Connection") -> None:
+        """What `Server.dispatch` would do, without all that is for clients. Raises ProtocolError."""
+        if len(frame) < _HEADER.size:
+            raise ProtocolError(f"a call of {len(frame)} bytes has no header")
+        *_, client_id_size = _HEADER.unpack_from(frame)
+        desk, session = self._server.desk, connection.session
+        assert session is not None
+        asked = desk.opened(session, frame[_HEADER.size + max(0, client_id_size) :])
+        Run(self._answer(desk, session, asked, connection), self._server.start_task)
+
+    async def _answer(
+        self, desk: "Desk", session: "Session", asked: bytes, connection: "Connection"
+    ) -> None:
+        try:
+            answered = await desk.answered(asked)
+            outbox = self._outboxes.get(connection)
+            if outbox is not None:
+                said = session.sign_answer(answered)
+                outbox.say(_HEAD.pack(len(said) + 4, 1) + said)
+        except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
+            self._server.failed(connection, error)

@@ -167,10 +167,10 @@ class Broker:
         tasks.create_task(Housekeeping(self, self.server).run())
         return self.server
 
-    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+    def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """It ends with the broker."""
         assert self.server is not None, "start the broker first"
-        self.server.start_task(work)
+        return self.server.start_task(work)
 
     def close(self) -> None:
         """Let nothing more in and end all connections, before the tasks of the broker end."""

@@ -10,6 +10,7 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from semel.at_once import Awaited, Run
 from semel.errors import JournalFailed, JournalFull, NotCoordinator, NotLeaderOrFollower
 from semel.lane.calls import (
     AskToPrepare,
@@ -53,10 +54,10 @@ class Commits:
     def __init__(self, broker: "Broker", lane: Lane) -> None:
         self._broker = broker
         self._lane = lane
-        self._deciding: dict[TransactionKey, asyncio.Future[bool]] = {}
+        self._deciding: dict[TransactionKey, list[Awaited[bool]]] = {}
+        """What is under way, and who waits for it."""
         self._couriers: dict[int, _Courier] = {}
-        self._unheard: dict[TransactionKey, set[int]] = {}
-        """Lanes that have not heard yet of what was committed, while a client waits for them."""
+        self._unheard: dict[TransactionKey, _Unheard] = {}
         self._changed: dict[asyncio.Future[None], None] = {}
         """Who waits until fewer have to be told, or something is decided."""
         self._finishing_count = 0
@@ -71,58 +72,52 @@ class Commits:
             self._tell(number, outcome)
 
     def leave(self) -> None:
-        for deciding in self._deciding.values():
-            if not deciding.done():
-                deciding.set_exception(NotCoordinator("the transaction is led elsewhere now"))
+        for waiting in tuple(self._deciding.values()):
+            _refuse(waiting)
         self._wake()
 
     # Votes
 
     async def decide_and_tell(self, prepared: Transaction) -> bool:
         """Whether it was committed. Raises NotCoordinator if that is decided elsewhere."""
-        return await asyncio.shield(self.decide(prepared))
+        decided: Awaited[bool] = Awaited()
+        # Also if this is given up, as others may wait.
+        self.decide(prepared, decided)
+        return await decided
 
-    def decide(self, prepared: Transaction) -> "asyncio.Future[bool]":
-        assert prepared.key is not None
-        deciding = self._deciding.get(prepared.key)
-        if deciding is None:
-            deciding = asyncio.get_running_loop().create_future()
-            # It may be that nobody waits for it.
-            deciding.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._deciding[prepared.key] = deciding
-            self._broker.start_task(self._decide(prepared, prepared.key, deciding, self._lane.end))
-        return deciding
+    def decide(self, prepared: Transaction, *waiting: Awaited[bool]) -> None:
+        """Begin to, unless that is under way; give it to these."""
+        key = prepared.key
+        assert key is not None
+        others = self._deciding.get(key)
+        if others is not None:
+            others += waiting
+            return
+        self._deciding[key] = list(waiting)
+        Run(self._decide(prepared, key, self._lane.end), self._broker.start_task)
 
-    async def _decide(
-        self,
-        prepared: Transaction,
-        key: TransactionKey,
-        deciding: "asyncio.Future[bool]",
-        position: Position,
-    ) -> None:
-        lane = self._lane
+    async def _decide(self, prepared: Transaction, key: TransactionKey, position: Position) -> None:
+        lane, waiting = self._lane, self._deciding[key]
         try:
-            async with asyncio.TaskGroup() as tasks:
-                # All at once: together they take one write.
-                votes = [
-                    tasks.create_task(self._vote(each, prepared, key))
-                    for each in prepared.joined_lanes
-                ]
-                await lane.until(partial(lane.when_durable, position))
-            commit = all(vote.result() for vote in votes)
+            # All at once: together they take one write.
+            votes = [
+                Run(self._vote(each, prepared, key), self._broker.start_task)
+                for each in prepared.joined_lanes
+            ]
+            await lane.until(partial(lane.when_durable, position))
+            commit = all([await vote for vote in votes])
             await self._complete(prepared, key, commit=commit)
-            if not deciding.done():
-                deciding.set_result(commit)
-        except* (NotLeaderOrFollower, JournalFailed):
+            for each in waiting:
+                each.give(commit)
+        except (NotLeaderOrFollower, JournalFailed):
             # Whoever leads next asks again.
             pass
-        except* Exception as errors:  # noqa: BLE001 - others must be served whatever it is.
-            self._broker.complain("a commit over lanes failed", errors)
+        except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
+            self._broker.complain("a commit over lanes failed", error)
         finally:
-            if self._deciding.get(key) is deciding:
+            if self._deciding.get(key) is waiting:
                 del self._deciding[key]
-            if not deciding.done():
-                deciding.set_exception(NotCoordinator("the transaction is led elsewhere now"))
+            _refuse(waiting)
             self._wake()
 
     async def _vote(self, joined: JoinedLane, prepared: Transaction, key: TransactionKey) -> bool:
@@ -140,8 +135,9 @@ class Commits:
     async def _complete(self, prepared: Transaction, key: TransactionKey, *, commit: bool) -> None:
         """Nobody hears of an abort before it is durable."""
         lane = self._lane
+        unheard = _Unheard({each.lane for each in prepared.joined_lanes})
         if commit:
-            self._unheard[key] = {each.lane for each in prepared.joined_lanes}
+            self._unheard[key] = unheard
         while True:
             try:
                 command = Complete() if commit else VoteDown()
@@ -152,13 +148,12 @@ class Commits:
         if not commit:
             await lane.until(lane.when_all_durable)
             return
+        patience = asyncio.get_running_loop().call_later(HEARD_S, unheard.heard.give, None)
         try:
-            async with asyncio.timeout(HEARD_S):
-                while self._unheard[key]:
-                    await self._until_change()
-        except TimeoutError:
-            pass
+            if unheard.lanes:
+                await unheard.heard
         finally:
+            patience.cancel()
             del self._unheard[key]
 
     # Telling
@@ -183,8 +178,9 @@ class Commits:
         for outcome in outcomes:
             unheard = self._unheard.get(outcome.key)
             if unheard is not None:
-                unheard.discard(lane_number)
-        self._wake()
+                unheard.lanes.discard(lane_number)
+                if not unheard.lanes:
+                    unheard.heard.give(None)
 
     def confirmed(self, lane_number: int, outcomes: tuple[Outcome, ...]) -> None:
         self._lane.submit(Confirm(lane_number, tuple(each.key for each in outcomes)))
@@ -226,6 +222,19 @@ class Commits:
                 changed.set_result(None)
 
 
+class _Unheard:
+    """Lanes that have not heard yet of what was committed, while a client waits for them."""
+
+    def __init__(self, lanes: set[int]) -> None:
+        self.lanes = lanes
+        self.heard: Awaited[None] = Awaited()
+
+
+def _refuse(waiting: list[Awaited[bool]]) -> None:
+    for each in waiting:
+        each.fail(NotCoordinator("the transaction is led elsewhere now"))
+
+
 class _Courier:
     """Tells one lane how transactions have ended, many in one call if they come together."""
 
@@ -248,7 +257,7 @@ class _Courier:
         self._untold[outcome.key] = outcome
         if not self._is_telling:
             self._is_telling = True
-            self._broker.start_task(self._until_told())
+            Run(self._until_told(), self._broker.start_task)
 
     async def _until_told(self) -> None:
         try:

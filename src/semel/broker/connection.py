@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from semel.access.origin import written
 from semel.access.principal import FIRST_LISTENER, Caller
 from semel.access.rights import NOTHING, Rights
+from semel.at_once import Run
 from semel.broker.answer import Answer, Call
 from semel.broker.inbox import Inbox
 from semel.durations import Durations
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from semel.broker.server import Server
     from semel.broker.sign_in import SignIn
     from semel.cluster.session import Session
+
+WITHOUT_TASK: Final = frozenset({0, 26, 28})
+"""The keys of APIs whose handlers need none to wait for other lanes, as they do for each
+transaction: Produce, EndTxn, TxnOffsetCommit."""
 
 REPLIES_AWAITED_MAX: Final = 256
 UNSENT_BYTES_MAX: Final = 1 * 2**20
@@ -159,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         self._may_write = True
         self._may_read = True
         self.is_closing = False
-        self._waiting: asyncio.Task[None] | None = None
+        self._waiting: Run[None] | asyncio.Task[None] | None = None
         self._buffered_bytes = 0
         """That the transport could not hand on, when that was last looked at."""
         self.held_bytes = 0
@@ -244,7 +249,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._waiting is not None:
             # Not at once: a task that is ended before its first step leaves behind what its
             # request has begun, such as the place of a member who waits for its group.
-            self._server.loop.call_soon(self._waiting.cancel)
+            waiting = self._waiting
+            end = waiting.stop if isinstance(waiting, Run) else waiting.cancel
+            self._server.loop.call_soon(end)
         if self._muted is not None:
             self._muted.cancel()
         if self._entrance is not None:
@@ -373,8 +380,13 @@ class Connection(asyncio.BufferedProtocol):
     def wait(self, answer: Coroutine[Any, Any, Answer], call: Call) -> None:
         """Answer later, in a task that ends with this connection."""
         later = self._server.answer_later(call, answer, self.expect_reply(), self)
-        self._waiting = self._server.start_task(later)
-        self._waiting.add_done_callback(lambda _: self._waited(answer))
+        if call.api.key in WITHOUT_TASK:
+            run = Run(later, self._server.start_task, lambda: self._waited(answer))
+            self._waiting = None if run.done() else run
+            return
+        task = self._server.start_task(later)
+        task.add_done_callback(lambda _: self._waited(answer))
+        self._waiting = task
 
     def _waited(self, answer: Coroutine[Any, Any, Answer]) -> None:
         # At the end of the broker a task may be ended before its first step, its answer unasked.
@@ -382,6 +394,11 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting = None
         if self._requests:
             self._decide()
+
+    def say(self, said: bytes) -> None:
+        """What is no reply that has its turn."""
+        if not self.is_closing:
+            self._transport.write(said)
 
     def reply_released(self) -> None:
         if self.is_to_write:

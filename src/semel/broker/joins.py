@@ -6,6 +6,7 @@ it could pass for one of the next. What stays open for long is asked for.
 """
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -47,7 +48,7 @@ from semel.lane.participating import (
     ended_already,
 )
 from semel.transactions.key import TransactionKey, Turn
-from semel.types import ProducerEpoch, ProducerId, TopicPartition
+from semel.types import ProducerId, TopicPartition
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -85,17 +86,45 @@ _LATER: Final = frozenset(
 class _Waiting:
     """A request of a producer that waits for its coordinator, or for an outcome."""
 
-    __slots__ = ("changed", "ended", "is_void", "producer_epoch", "producer_id")
+    __slots__ = (
+        "changed",
+        "ended",
+        "is_void",
+        "producer_epoch",
+        "producer_id",
+        "transactional_id",
+        "until_s",
+    )
 
-    def __init__(self, producer_id: ProducerId, producer_epoch: ProducerEpoch) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
+    def __init__(self, joining: Joining) -> None:
+        self.transactional_id = joining.transactional_id
+        self.producer_id = joining.producer_id
+        self.producer_epoch = joining.producer_epoch
+        self.until_s = asyncio.get_running_loop().time() + PATIENCE_S
         self.is_void = False
         """Its transaction was aborted, and nothing is left that it could be part of."""
         self.ended = NO_TURN
         """The last transaction of the producer that was said to have ended meanwhile. It may not
         have been open here: a join that comes back with its key is too late."""
         self.changed = asyncio.Event()
+
+    def check(self) -> None:
+        """Raises refusals."""
+        if self.is_void:
+            raise ended_already(self.transactional_id)
+        if asyncio.get_running_loop().time() >= self.until_s:
+            raise ConcurrentTransactions(
+                f"the last transaction of {self.transactional_id!r} has not ended here yet"
+            )
+
+    async def until_changed(self) -> None:
+        """Or until it is late."""
+        self.changed.clear()
+        with contextlib.suppress(TimeoutError):
+            # Which needs a task.
+            await asyncio.sleep(0)
+            async with asyncio.timeout_at(self.until_s):
+                await self.changed.wait()
 
 
 class Joins:
@@ -135,39 +164,32 @@ class Joins:
     ) -> R:
         """Append as soon as the coordinator lets it join. Raises refusals and JournalFull."""
         lane = self._lane
-        waiting = _Waiting(joining.producer_id, joining.producer_epoch)
+        waiting = _Waiting(joining)
         self._waiting[waiting] = None
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                while True:
-                    lane.check_leads()
-                    if waiting.is_void:
-                        raise ended_already(joining.transactional_id)
-                    if joining.key is not None:
-                        # The coordinator has said that this is its epoch.
-                        refuse_late(self._broker, call, joining.producer_id, joining.producer_epoch)
+            while True:
+                lane.check_leads()
+                waiting.check()
+                if joining.key is not None:
+                    # The coordinator has said that this is its epoch.
+                    refuse_late(self._broker, call, joining.producer_id, joining.producer_epoch)
+                try:
+                    written = lane.submit(command_of(joining._replace(ended=waiting.ended)))
+                except MustJoin as missing:
                     try:
-                        written = lane.submit(command_of(joining._replace(ended=waiting.ended)))
-                    except MustJoin as missing:
-                        try:
-                            key = await self._ask_to_join(call, joining, missing.partitions)
-                        except UnknownTopicOrPartition:
-                            if self._hosts(missing.partitions):
-                                raise
-                            # What was deleted meanwhile is refused by itself, and not the rest.
-                            continue
-                        joining = joining._replace(key=key)
-                    except MustWait:
-                        waiting.changed.clear()
-                        await waiting.changed.wait()
-                        joining = joining._replace(key=None)
-                    else:
-                        self._watch()
-                        return written
-        except TimeoutError:
-            raise ConcurrentTransactions(
-                f"the last transaction of {joining.transactional_id!r} has not ended here yet"
-            ) from None
+                        key = await self._ask_to_join(call, joining, missing.partitions, waiting)
+                    except UnknownTopicOrPartition:
+                        if self._hosts(missing.partitions):
+                            raise
+                        # What was deleted meanwhile is refused by itself, and not the rest.
+                        continue
+                    joining = joining._replace(key=key)
+                except MustWait:
+                    await waiting.until_changed()
+                    joining = joining._replace(key=None)
+                else:
+                    self._watch()
+                    return written
         finally:
             del self._waiting[waiting]
 
@@ -175,7 +197,11 @@ class Joins:
         return all(self._lane.view.hosts_partition(*each) for each in partitions)
 
     async def _ask_to_join(
-        self, call: Call, joining: Joining, partitions: frozenset[TopicPartition]
+        self,
+        call: Call,
+        joining: Joining,
+        partitions: frozenset[TopicPartition],
+        waiting: _Waiting,
     ) -> TransactionKey:
         """The key. Raises refusals."""
         coordinator = self._broker.coordinators.lane_of_transactional_id(joining.transactional_id)
@@ -194,6 +220,7 @@ class Joins:
             except LaneAway:
                 self._lane.check_leads()
                 await asyncio.sleep(ASK_AGAIN_S)
+                waiting.check()
                 continue
             if isinstance(reply, MayJoin):
                 return reply.key
@@ -201,6 +228,7 @@ class Joins:
             if reply.code not in _LATER:
                 raise BY_CODE.get(reply.code, UnknownServerError)(reply.message)
             await asyncio.sleep(ASK_AGAIN_S)
+            waiting.check()
 
     # Ending
 

@@ -5,6 +5,7 @@ in the same term; a vote for the disk; and that there is nothing to end, for a b
 no longer leads would say the same.
 """
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,8 @@ async def _answered(broker: "Broker", lane: Lane, call: AnyCall) -> AnyReply:
         case AskToAbort():
             reply = await _abort(lane, call)
         case AskLags():
+            # It may take a task.
+            await asyncio.sleep(0)
             reply = await _lags(lane, call)
     return reply
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.access.principal import Caller
 from semel.access.rights import Rights
+from semel.at_once import Run
 from semel.broker import log
 from semel.broker.answer import Answer, Call
 from semel.broker.connection import Connection, Reply
@@ -24,6 +25,7 @@ from semel.wire.apis import NODE_CALL
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
+    from semel.cluster.desk import Desk
 
 READING_PASSES: Final = 5
 """Of the loop. What waits at the door takes so many: it is found, accepted, connected, found to
@@ -70,6 +72,13 @@ class Server:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    @property
+    def desk(self) -> "Desk":
+        """Where what other workers say is answered."""
+        desk = self._broker.host.node
+        assert desk is not None
+        return desk
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._tasks.create_task(work)
@@ -241,7 +250,7 @@ class Server:
             if handled.response is not None:
                 self._answer(call, handled, connection.expect_reply(), connection)
         elif call.api.key == NODE_CALL.key:
-            self._tasks.create_task(self._answer_in_its_turn(call, handled, connection))
+            Run(self._answer_in_its_turn(call, handled, connection), self.start_task)
         else:
             connection.wait(handled, call)
 

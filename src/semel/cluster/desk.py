@@ -1,12 +1,13 @@
 """Where the calls of other nodes are answered."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from semel.cluster import messages
 from semel.cluster.keys import KnownKey
-from semel.cluster.messages import AnyAnswer, AnyRequest, Numbered, Refused
+from semel.cluster.messages import AnyAnswer, AnyRequest, LaneCall, Numbered, Refused
 from semel.cluster.session import NONCE_SIZE, Session, WrongCode
 from semel.world import Randomness
 
@@ -48,6 +49,9 @@ class Desk:
         except msgspec.DecodeError as error:
             answer = Refused(f"this version of Semel does not know such a call: {error}")
         else:
+            if not isinstance(request, LaneCall):
+                # It may take a task. What lanes say to each other is waited for, and needs none.
+                await asyncio.sleep(0)
             answer = await self._answer(request)
         said = messages.encode(answer)
         return messages.encode(Numbered(number, said)) if number else said

@@ -1,8 +1,7 @@
 """A connection to another node on which many calls are under way at once.
 
 Each call carries a number, and so does its answer: whoever is answered soon does not wait for those
-who asked before and need a sync. What is said first in a pass of the loop leaves at once, and
-the rest in one write behind it.
+who asked before and need a sync. Nothing waits to be said (`outbox.py`).
 """
 
 import asyncio
@@ -14,22 +13,31 @@ from semel.at_once import Awaited
 from semel.cluster import messages
 from semel.cluster.channel import Channel, NodeAway
 from semel.cluster.messages import AnyAnswer, AnyRequest, Numbered
+from semel.cluster.outbox import Outbox
 
 UNANSWERED_MAX: Final = 4_000
 """Calls. A node that answers none of so many is away."""
+
+
+class _Asked(Awaited[AnyAnswer]):
+    def __init__(self, asked_s: float, until_s: float) -> None:
+        super().__init__()
+        self.asked_s = asked_s
+        self.until_s = until_s
 
 
 class Line:
     def __init__(self, channel: Channel) -> None:
         """Takes over a channel on which nothing is under way; nobody else may ask on it."""
         self._channel = channel
-        self._asked: dict[int, Awaited[AnyAnswer]] = {}
+        self._outbox = Outbox(channel.write)
+        self._asked: dict[int, _Asked] = {}
         self._last_number = 0
         self._heard_s = 0.0
         """When the last answer came."""
-        self._said: list[bytes] = []
-        self._is_write_planned = False
         self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        """For who has waited longest, or for one that was answered since."""
         self.is_open = True
         channel.hear(self._hear, self._end)
 
@@ -39,11 +47,13 @@ class Line:
             raise NodeAway("too much is unanswered" if self.is_open else "the connection has ended")
         self._last_number += 1
         number = self._last_number
-        answered = self._asked[number] = Awaited()
-        self._say(self._channel.signed(Numbered(number, messages.encode(request))))
-        timer = self._loop.call_later(patience_s, self._give_up, number, self._loop.time())
+        now_s = self._loop.time()
+        asked = self._asked[number] = _Asked(now_s, now_s + patience_s)
+        if self._timer is None or self._timer.when() > asked.until_s:
+            self._look_at(asked.until_s)
+        self._outbox.say(self._channel.signed(Numbered(number, messages.encode(request))))
         try:
-            return await answered
+            return await asked
         finally:
             self._asked.pop(number, None)
             # Whoever waits no more has not heard anything either: those who ask again and again,
@@ -54,51 +64,48 @@ class Line:
     def close(self) -> None:
         self._end("the connection was given up")
 
-    def _give_up(self, number: int, asked_s: float) -> None:
-        answered = self._asked.pop(number, None)
-        if answered is not None:
-            answered.fail(NodeAway("it does not answer in time"))
-        if self._heard_s <= asked_s:
-            # It may be that nothing arrives there any more, and neither end is told. Another
-            # connection may well do, and what is said twice does no harm.
-            self.close()
+    def _look_at(self, time_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(time_s, self._look)
 
-    def _say(self, said: bytes) -> None:
-        if self._is_write_planned:
-            self._said.append(said)
-            return
-        self._is_write_planned = True
-        self._loop.call_soon(self._write)
-        self._channel.write(said)
-
-    def _write(self) -> None:
-        self._is_write_planned = False
-        if self._said:
-            said, self._said = self._said, []
-            if self.is_open:
-                self._channel.write(b"".join(said))
+    def _look(self) -> None:
+        self._timer = None
+        now_s = self._loop.time()
+        for asked in tuple(self._asked.values()):
+            if asked.until_s <= now_s:
+                asked.fail(NodeAway("it does not answer in time"))
+                if self._heard_s <= asked.asked_s:
+                    # It may be that nothing arrives there any more, and neither end is told.
+                    # Another connection may well do, and what is said twice does no harm.
+                    self.close()
+        until_s = min((each.until_s for each in self._asked.values()), default=None)
+        if until_s is not None and self.is_open:
+            self._look_at(until_s)
 
     def _hear(self, heard: AnyAnswer) -> None:
         self._heard_s = self._loop.time()
         if not isinstance(heard, Numbered):
             self._end("it does not know such calls")
             return
-        answered = self._asked.get(heard.number)
-        if answered is None or answered.done():
+        asked = self._asked.get(heard.number)
+        if asked is None or asked.done():
             return
         try:
             answer = messages.decode_answer(heard.said)
         except msgspec.DecodeError as error:
             # What a node of another version answers may be unknown here, and the next calls are
             # not.
-            answered.fail(NodeAway(f"its answer is not understood: {error}"))
+            asked.fail(NodeAway(f"its answer is not understood: {error}"))
         else:
-            answered.give(answer)
+            asked.give(answer)
 
     def _end(self, why: str) -> None:
         if not self.is_open:
             return
         self.is_open = False
+        if self._timer is not None:
+            self._timer.cancel()
         self._channel.close()
-        for answered in tuple(self._asked.values()):
-            answered.fail(NodeAway(why))
+        for asked in tuple(self._asked.values()):
+            asked.fail(NodeAway(why))

@@ -12,6 +12,7 @@ in the log. A batch of a transaction is answered when the
 kernel has it, since the commit will make it durable. A compacted topic refuses records without key.
 """
 
+import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.broker.answer import NO_MARKS, Answer, Call, Handled
@@ -110,7 +111,11 @@ async def _answer_rest(
 ) -> Answer:
     await producing.decide_rest()
     handled = _answer_transactional(broker, call, acks, producing, turned_away)
-    return handled if isinstance(handled, Answer) else await handled
+    if isinstance(handled, Answer):
+        return handled
+    # To read may take a task.
+    await asyncio.sleep(0)
+    return await handled
 
 
 def _answer_transactional(
