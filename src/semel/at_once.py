@@ -10,7 +10,7 @@ Law: before that nothing in a `Run` may need a task of its own, as `asyncio.time
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 T = TypeVar("T")
 
@@ -44,30 +44,51 @@ class Awaited(asyncio.Future[T]):
             run.go_on()
 
 
+class Runs:
+    """Those of one owner, who ends them."""
+
+    on_begun: ClassVar[Callable[["Run[Any]"], None] | None] = None
+    """Told of each, of whoever it is, that has not ended at once."""
+
+    def __init__(self, start_task: StartTask) -> None:
+        self.start_task = start_task
+        self.unfinished: dict[Run[Any], None] = {}
+        """In the order in which they were begun."""
+
+    def begin(
+        self, work: Coroutine[Any, Any, T], then: Callable[[], None] | None = None
+    ) -> "Run[T]":
+        """`then` is called when it has ended, unless it ends at once."""
+        run = Run(work, self)
+        if not run.done():
+            run.then = then
+            self.unfinished[run] = None
+            if Runs.on_begun is not None:
+                Runs.on_begun(run)
+        return run
+
+    def stop(self) -> None:
+        """As tasks are cancelled; those that have become tasks are ended as such."""
+        for run in tuple(self.unfinished):
+            run.stop()
+
+
 class Run(Awaited[T]):
     """Of one coroutine; itself what its caller may await."""
 
-    def __init__(
-        self,
-        work: Coroutine[Any, Any, T],
-        start_task: StartTask,
-        then: Callable[[], None] | None = None,
-    ) -> None:
-        """`then` is called when it has ended, unless it ends at once."""
+    def __init__(self, work: Coroutine[Any, Any, T], owner: Runs) -> None:
         super().__init__()
-        self._work = work
-        self._start_task = start_task
-        self._then: Callable[[], None] | None = None
+        self.work = work
+        self.then: Callable[[], None] | None = None
+        self._owner = owner
         self._waits_for: Awaited[Any] | None = None
         self._task: asyncio.Task[None] | None = None
         self.go_on()
-        if not self.done():
-            self._then = then
 
     def go_on(self) -> None:
         self._waits_for = None
         try:
-            awaited = self._work.send(None)
+            awaited = self.work.send(None)
         except StopIteration as ended:
             self.give(ended.value)
         except Exception as error:  # noqa: BLE001 - whoever waits for it hears of it.
@@ -77,22 +98,28 @@ class Run(Awaited[T]):
 
     def stop(self) -> None:
         """As a task is cancelled. Nothing, if it has ended."""
-        awaited, self._waits_for = self._waits_for, None
         if self._task is not None:
             self._task.cancel()
-        elif awaited is not None:
-            awaited.run = None
-            self._work.close()
+        elif self._waits_for is not None:
+            self.detach()
+            self.work.close()
             self._cancelled()
+
+    def detach(self) -> None:
+        """Let it go on no more."""
+        awaited, self._waits_for = self._waits_for, None
+        if awaited is not None:
+            awaited.run = None
 
     def _cancelled(self) -> None:
         self.cancel()
         self._go_on()
 
     def _go_on(self) -> None:
+        self._owner.unfinished.pop(self, None)
         super()._go_on()
-        if self._then is not None:
-            self._then()
+        if self.then is not None:
+            self.then()
 
     def _wait_for(self, awaited: Any) -> None:
         if isinstance(awaited, Awaited) and awaited.run is None:
@@ -101,11 +128,11 @@ class Run(Awaited[T]):
             awaited.run = self
             self._waits_for = awaited
         else:
-            self._task = self._start_task(self._as_task(awaited))
+            self._task = self._owner.start_task(self._as_task(awaited))
 
     async def _as_task(self, awaited: Any) -> None:
         try:
-            result = await _Rest(self._work, awaited)
+            result = await _Rest(self.work, awaited)
         except asyncio.CancelledError:
             self._cancelled()
             raise

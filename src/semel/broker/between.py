@@ -5,7 +5,6 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from semel.access.principal import Caller
-from semel.at_once import Run
 from semel.cluster.outbox import Outbox
 from semel.errors import ProtocolError
 from semel.wire.apis import BETWEEN_NODES, NODE_CALL
@@ -53,14 +52,14 @@ class OnlyNodes:
             connection.close("a client among workers")
 
     def _call(self, frame: bytes, connection: "Connection") -> None:
-        """What `Server.dispatch` would do, without all that is for clients. Raises ProtocolError."""
+        """As `Server.dispatch`, without all that is for clients. Raises ProtocolError."""
         if len(frame) < _HEADER.size:
             raise ProtocolError(f"a call of {len(frame)} bytes has no header")
         *_, client_id_size = _HEADER.unpack_from(frame)
         desk, session = self._server.desk, connection.session
         assert session is not None
         asked = desk.opened(session, frame[_HEADER.size + max(0, client_id_size) :])
-        Run(self._answer(desk, session, asked, connection), self._server.start_task)
+        self._server.runs.begin(self._answer(desk, session, asked, connection))
 
     async def _answer(
         self, desk: "Desk", session: "Session", asked: bytes, connection: "Connection"

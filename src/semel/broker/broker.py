@@ -9,6 +9,7 @@ from semel.access.principal import ANONYMOUS, FIRST_LISTENER, Caller
 from semel.access.quotas import Entity
 from semel.access.rate import Windows
 from semel.access.rules import Rule
+from semel.at_once import Runs
 from semel.broker import log
 from semel.broker.access_control import AccessControl
 from semel.broker.across import Across
@@ -166,6 +167,12 @@ class Broker:
             self.across.lead(lane)
         tasks.create_task(Housekeeping(self, self.server).run())
         return self.server
+
+    @property
+    def runs(self) -> Runs:
+        """They end with the broker."""
+        assert self.server is not None, "start the broker first"
+        return self.server.runs
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """It ends with the broker."""

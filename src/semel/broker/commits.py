@@ -10,7 +10,7 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from semel.at_once import Awaited, Run
+from semel.at_once import Awaited
 from semel.errors import JournalFailed, JournalFull, NotCoordinator, NotLeaderOrFollower
 from semel.lane.calls import (
     AskToPrepare,
@@ -94,14 +94,14 @@ class Commits:
             others += waiting
             return
         self._deciding[key] = list(waiting)
-        Run(self._decide(prepared, key, self._lane.end), self._broker.start_task)
+        self._broker.runs.begin(self._decide(prepared, key, self._lane.end))
 
     async def _decide(self, prepared: Transaction, key: TransactionKey, position: Position) -> None:
         lane, waiting = self._lane, self._deciding[key]
         try:
             # All at once: together they take one write.
             votes = [
-                Run(self._vote(each, prepared, key), self._broker.start_task)
+                self._broker.runs.begin(self._vote(each, prepared, key))
                 for each in prepared.joined_lanes
             ]
             await lane.until(partial(lane.when_durable, position))
@@ -245,6 +245,7 @@ class _Courier:
         self._to = to
         self._untold: dict[TransactionKey, Outcome] = {}
         self._unconfirmed: dict[TransactionKey, Outcome] = {}
+        self._unconfirmed_abort_count = 0
         self._is_telling = False
         self._is_confirming = False
         self._hurry = asyncio.Event()
@@ -257,7 +258,7 @@ class _Courier:
         self._untold[outcome.key] = outcome
         if not self._is_telling:
             self._is_telling = True
-            Run(self._until_told(), self._broker.start_task)
+            self._broker.runs.begin(self._until_told())
 
     async def _until_told(self) -> None:
         try:
@@ -268,7 +269,9 @@ class _Courier:
                     continue
                 for outcome in some:
                     del self._untold[outcome.key]
-                    self._unconfirmed[outcome.key] = outcome
+                    if outcome.key not in self._unconfirmed:
+                        self._unconfirmed[outcome.key] = outcome
+                        self._unconfirmed_abort_count += not outcome.commit
                 if self._is_urgent:
                     self.hurry()
                 self._commits.heard(self._to, some)
@@ -296,6 +299,7 @@ class _Courier:
                     await asyncio.sleep(RESEND_S)
                     continue
                 for outcome in some:
+                    self._unconfirmed_abort_count -= not outcome.commit
                     del self._unconfirmed[outcome.key]
         except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
             self._broker.complain("the outcome of a transaction was not confirmed", error)
@@ -308,7 +312,7 @@ class _Courier:
         return (
             self._commits.is_in_a_hurry
             or len(self._unconfirmed) >= TOLD_MAX
-            or not all(outcome.commit for outcome in self._unconfirmed.values())
+            or self._unconfirmed_abort_count > 0
         )
 
     async def _until_due(self) -> None:

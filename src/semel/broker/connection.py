@@ -381,7 +381,7 @@ class Connection(asyncio.BufferedProtocol):
         """Answer later, in a task that ends with this connection."""
         later = self._server.answer_later(call, answer, self.expect_reply(), self)
         if call.api.key in WITHOUT_TASK:
-            run = Run(later, self._server.start_task, lambda: self._waited(answer))
+            run = self._server.runs.begin(later, lambda: self._waited(answer))
             self._waiting = None if run.done() else run
             return
         task = self._server.start_task(later)

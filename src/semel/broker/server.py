@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.access.principal import Caller
 from semel.access.rights import Rights
-from semel.at_once import Run
+from semel.at_once import Runs
 from semel.broker import log
 from semel.broker.answer import Answer, Call
 from semel.broker.connection import Connection, Reply
@@ -47,6 +47,7 @@ class Server:
         self._broker = broker
         self._tasks = tasks
         self.loop = asyncio.get_running_loop()
+        self.runs = Runs(self.start_task)
         self.decide: Callable[[bytes, Connection], None] = self.dispatch
         """Where requests go of clients that have come in."""
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
@@ -211,6 +212,7 @@ class Server:
         self._is_closed = True
         for connection in tuple(self._connections):
             connection.shut()
+        self.runs.stop()
 
     # Requests
 
@@ -250,7 +252,7 @@ class Server:
             if handled.response is not None:
                 self._answer(call, handled, connection.expect_reply(), connection)
         elif call.api.key == NODE_CALL.key:
-            Run(self._answer_in_its_turn(call, handled, connection), self.start_task)
+            self.runs.begin(self._answer_in_its_turn(call, handled, connection))
         else:
             connection.wait(handled, call)
 

@@ -6,6 +6,7 @@ Law: at most one transaction of a producer is open here. It is ended by what nam
 new term if it is not prepared.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Set
 from typing import NamedTuple
 
@@ -74,8 +75,10 @@ class JoinedTransactions:
         self.ended: dict[ProducerId, LastEnded] = {}
         self.decided: dict[TransactionKey, facts.Decided] = {}
         """By this lane's coordinator; with those lanes that have not confirmed it."""
-        self._decided_of: dict[ProducerId, list[TransactionKey]] = {}
-        """The same by producer, of whom each has few."""
+        self._decided_of: dict[ProducerId, dict[TransactionKey, None]] = {}
+        """The same by producer."""
+        self._unheard_aborts: Counter[ProducerId] = Counter()
+        """How many of these are aborts."""
         self.inherited: list[Inherited] = []
         """Volatile: what is still prepared of it makes ends uncertain."""
 
@@ -87,7 +90,7 @@ class JoinedTransactions:
             yield self.decided[key]
 
     def has_unheard_abort(self, producer_id: ProducerId) -> bool:
-        return any(not decided.commit for decided in self.unconfirmed(producer_id))
+        return producer_id in self._unheard_aborts
 
     # Applying
 
@@ -145,7 +148,9 @@ class JoinedTransactions:
 
     def _decide(self, fact: facts.Decided) -> None:
         if fact.key not in self.decided:
-            self._decided_of.setdefault(fact.key.producer_id, []).append(fact.key)
+            self._decided_of.setdefault(fact.key.producer_id, {})[fact.key] = None
+            if not fact.commit:
+                self._unheard_aborts[fact.key.producer_id] += 1
         self.decided[fact.key] = fact
 
     def _confirm(self, key: TransactionKey, lane: int) -> None:
@@ -157,8 +162,12 @@ class JoinedTransactions:
             self.decided[key] = msgspec.structs.replace(decided, lanes=left)
             return
         del self.decided[key]
+        if not decided.commit:
+            self._unheard_aborts[key.producer_id] -= 1
+            if not self._unheard_aborts[key.producer_id]:
+                del self._unheard_aborts[key.producer_id]
         of_producer = self._decided_of[key.producer_id]
-        of_producer.remove(key)
+        del of_producer[key]
         if not of_producer:
             del self._decided_of[key.producer_id]
 
