@@ -24,6 +24,9 @@ class SilentEnd:
     def write(self, data: bytes, /) -> None:
         pass
 
+    def place(self, data: bytes, /) -> bool:
+        return False
+
     def close(self) -> None:
         self.is_closed = True
 

@@ -138,6 +138,9 @@ class _Writer:
     def write(self, data: bytes, /) -> None:
         self._line.call(data)
 
+    def place(self, data: bytes, /) -> bool:
+        return False
+
     def close(self) -> None:
         self._line.abort()
 

@@ -118,6 +118,9 @@ class Line:
         self._machine = machine
         self._runs = machine.runs[index]
 
+    def tell(self, address: tuple[str, int], request: AnyRequest) -> bool:
+        return False
+
     async def ask(
         self, address: tuple[str, int], request: AnyRequest, patience_s: float
     ) -> AnyAnswer:

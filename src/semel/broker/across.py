@@ -34,6 +34,11 @@ class Across:
             raise NotLeaderOrFollower(f"lane {lane.number} is led elsewhere")
         return joins
 
+    @property
+    def has_prepared(self) -> bool:
+        """Something here waits for its outcome."""
+        return any(lane.view.has_prepared for lane in self._commits)
+
     def lead(self, lane: Lane) -> None:
         """Go on with what the lane has begun. Its tasks end when it steps down."""
         commits = self._commits[lane] = Commits(self._broker, lane)

@@ -1,7 +1,10 @@
 """The entrance of nodes: nothing is served there but the calls by which they prove who they are."""
 
 import asyncio
+import socket
 import struct
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from semel.access.principal import Caller
@@ -23,6 +26,20 @@ _HEADER: Final = struct.Struct(">hhih")
 _HEAD: Final = struct.Struct(">ii")
 
 
+Reading = Callable[["Connection", asyncio.Transport], Callable[[], None] | None]
+"""How to read what has arrived on a connection, and was not read yet; None if that is of no use."""
+
+
+def reading_at_once(
+    connection: "Connection", transport: asyncio.Transport
+) -> Callable[[], None] | None:
+    """From sockets of this machine, which have what was written to them when that returns."""
+    connected = transport.get_extra_info("socket")
+    if connected is None or connected.family != socket.AF_UNIX:
+        return None
+    return partial(connection.read_now, connected.fileno())
+
+
 def is_between_nodes(frame: bytes) -> bool:
     return frame.startswith(_KEYS)
 
@@ -30,18 +47,31 @@ def is_between_nodes(frame: bytes) -> bool:
 class OnlyNodes:
     """Of all connections between workers."""
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: "Server", reading: Reading = reading_at_once) -> None:
         self._server = server
+        self._reading = reading
+        self._readers: dict[Connection, Callable[[], None]] = {}
+        server.hear_others = self.hear_all
         self._outboxes: dict[Connection, Outbox] = {}
 
     def entered(self, connection: "Connection", transport: asyncio.Transport) -> None:
         peer = transport.get_extra_info("peername")
         caller = Caller(listener=BETWEEN_WORKERS, host=peer[0] if peer else "")
         self._outboxes[connection] = Outbox(connection.say)
+        read = self._reading(connection, transport)
+        if read is not None:
+            self._readers[connection] = read
         connection.hold_back(caller, self._dispatch, self._server.request_size_max)
 
     def left(self, connection: "Connection") -> None:
         del self._outboxes[connection]
+        self._readers.pop(connection, None)
+
+    def hear_all(self) -> None:
+        """What other workers have placed here before now, such as an outcome that a client has
+        heard of, which asks now for what it has written."""
+        for read in tuple(self._readers.values()):
+            read()
 
     def _dispatch(self, frame: bytes, connection: "Connection") -> None:
         if frame.startswith(_CALL) and connection.session is not None:
@@ -67,7 +97,7 @@ class OnlyNodes:
         try:
             answered = await desk.answered(asked)
             outbox = self._outboxes.get(connection)
-            if outbox is not None:
+            if outbox is not None and answered is not None:
                 said = session.sign_answer(answered)
                 outbox.say(_HEAD.pack(len(said) + 4, 1) + said)
         except Exception as error:  # noqa: BLE001 - others must be served whatever it is.

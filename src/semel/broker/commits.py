@@ -264,7 +264,9 @@ class _Courier:
         try:
             while self._untold and self._lane.is_leading:
                 some = tuple(self._untold.values())[:TOLD_MAX]
-                if not await self._said(TellOutcomes(some)):
+                told = TellOutcomes(some)
+                # Who leads there hears it before it decides what any client asks from here on.
+                if not self._broker.peers.tell(self._to, told) and not await self._said(told):
                     await asyncio.sleep(RESEND_S)
                     continue
                 for outcome in some:

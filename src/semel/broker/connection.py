@@ -7,6 +7,7 @@ from until it has caught up, so that what the broker holds for it stays bounded.
 """
 
 import asyncio
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -194,7 +195,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         self._write_parts: Callable[[Sequence[Buffer]], None] = self._transport.writelines
-        self.listener = (transport.get_extra_info("sockname") or ("", 0))[:2]
+        address = transport.get_extra_info("sockname")
+        if isinstance(address, tuple):
+            self.listener = address[:2]
         self.active_at = self._server.loop.time()
         if self._entrance is not None:
             self._entrance.entered(self, self._transport)
@@ -273,6 +276,20 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(error))
             return
         self._decide()
+
+    def read_now(self, descriptor: int) -> None:
+        """What has come to its socket by now."""
+        while self._may_read and not self.is_closing:
+            buffer = self.get_buffer(-1)
+            try:
+                count = os.readv(descriptor, [buffer])
+            except OSError:
+                # There is nothing, or the loop will find what is wrong.
+                return
+            if count:
+                self.buffer_updated(count)
+            if count < len(buffer):
+                return
 
     def eof_received(self) -> bool:
         return False

@@ -17,6 +17,10 @@ class Asking(Protocol):
     async def ask(self, address: Address, request: AnyRequest, patience_s: float) -> AnyAnswer:
         """Raises NodeAway: whether it was heard is not known then, and it may be asked again."""
 
+    def tell(self, address: Address, request: AnyRequest) -> bool:
+        """Say what needs no answer; whether it is there before whatever is said later on other
+        ways. If not, it may arrive or not."""
+
 
 class Lines:
     def __init__(
@@ -45,6 +49,10 @@ class Lines:
         if line is None or not line.is_open:
             line = await self._line(address)
         return await line.ask(request, patience_s)
+
+    def tell(self, address: Address, request: AnyRequest) -> bool:
+        line = self._lines.get(address)
+        return line is not None and line.tell(request)
 
     def close(self) -> None:
         for line in self._lines.values():

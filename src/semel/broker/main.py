@@ -297,7 +297,12 @@ async def _serve(
                 await _either(worker.may_serve, stopped)
             between = None
             if sockets is not None:
-                between = await loop.create_server(
+                create = (
+                    loop.create_unix_server
+                    if sockets.between.family == socket.AF_UNIX
+                    else loop.create_server
+                )
+                between = await create(
                     partial(broker.connection, BETWEEN_WORKERS, OnlyNodes(server)),
                     sock=sockets.between,
                     backlog=BACKLOG,

@@ -27,6 +27,7 @@ from semel.broker.listeners import Listener, listeners_of, shown
 from semel.broker.options import ServeOptions, static_config
 from semel.broker.service_manager import ServiceManager
 from semel.broker.serving import BACKLOG, data_folder, naming, once_free, read_until_end, say
+from semel.cluster.channel import named
 from semel.errors import CannotListen, ConfigError
 from semel.journal.file.lane_folders import add_lanes, held, lane_count
 
@@ -37,7 +38,8 @@ PAUSE_S_MIN: Final = 0.5
 PAUSE_S_MAX: Final = 10.0
 """…twice as long each time."""
 BETWEEN: Final = "127.0.0.1"
-"""Where workers call each other."""
+"""Where workers call each other, where the system has no sockets with names of their own."""
+NAME_SIZE: Final = 16
 WORKERS_MAX: Final = 64
 ATTEMPTS_MAX: Final = 50
 """To find so many free ports in a row."""
@@ -74,7 +76,17 @@ def serve_workers(options: ServeOptions) -> int:
 @contextlib.contextmanager
 def _between(count: int) -> Iterator[list[socket.socket]]:
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(_bound(BETWEEN, 0)) for _ in range(count)]
+        yield [stack.enter_context(_between_workers()) for _ in range(count)]
+
+
+def _between_workers() -> socket.socket:
+    if sys.platform != "linux":
+        return _bound(BETWEEN, 0)
+    # No file has to be removed when it is gone.
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    bound.bind(f"\0semel-{secrets.token_hex(NAME_SIZE)}")
+    bound.listen(BACKLOG)
+    return bound
 
 
 @contextlib.contextmanager
@@ -225,7 +237,7 @@ class Parent:
         return Assignment(
             self._node_ids,
             self._node_ids[index],
-            tuple(sockets[0].getsockname()[:2] for sockets in self._sockets),
+            tuple(_reached_at(sockets[0]) for sockets in self._sockets),
             tuple(map(self._advertised, range(len(self._sockets)))),
             self._lane_count,
             tuple(each.fileno() for each in own),
@@ -264,6 +276,11 @@ class Parent:
         ]
         say(f"Semel is ready on {','.join(where)}, data in {self._folder}\n")
         self._manager.ready(f"serving {self._folder} with {len(self._sockets)} workers")
+
+
+def _reached_at(bound: socket.socket) -> Address:
+    where = bound.getsockname()
+    return (named(where), 0) if isinstance(where, bytes) else where[:2]
 
 
 def _reason(code: int) -> str:

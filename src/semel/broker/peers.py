@@ -49,6 +49,14 @@ class Peers:
             raise LaneAway(f"lane {lane}: {error}") from error
         raise LaneAway(f"lane {lane} is not led by node {led_by.node_id}: {answer}")
 
+    def tell(self, lane: int, call: AnyCall) -> bool:
+        """Say it without asking for an answer; whether it is there before whatever is said later on
+        other ways, such as by a client. If not, it may arrive or not."""
+        led_by = self._broker.elsewhere.leader_of(lane)
+        if self.lines is None or led_by is None or lane in self._broker.lanes.by_number:
+            return False
+        return self.lines.tell((led_by.host, led_by.port), LaneCall(lane, encode_call(call)))
+
     async def answer(self, asked: LaneCall) -> AnyAnswer:
         """What a lane elsewhere asks one that is led here."""
         lane = self._broker.lanes.by_number.get(asked.lane)

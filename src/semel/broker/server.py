@@ -48,6 +48,8 @@ class Server:
         self._tasks = tasks
         self.loop = asyncio.get_running_loop()
         self.runs = Runs(self.start_task)
+        self.hear_others: Callable[[], None] | None = None
+        """Reads what other workers have said by now; None if there are none."""
         self.decide: Callable[[bytes, Connection], None] = self.dispatch
         """Where requests go of clients that have come in."""
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
@@ -231,6 +233,9 @@ class Server:
     def dispatch(self, frame: bytes, connection: Connection, read: Reader = read_request) -> None:
         """Decide one request now; its reply leaves when the journal and its turn allow."""
         broker = self._broker
+        if self.hear_others is not None and broker.across.has_prepared:
+            # Whoever asks may have heard of the outcome already.
+            self.hear_others()
         call, body, handler = read(frame, connection)
         must_wait = not connection.rights.is_known and bool(call.api.rights)
         if broker.is_shared:

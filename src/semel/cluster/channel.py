@@ -1,6 +1,7 @@
 """A connection to another node; here calls are answered one after the other."""
 
 import asyncio
+import socket
 import ssl
 import struct
 from collections import deque
@@ -30,10 +31,23 @@ class NodeAway(SemelError):
     """A node does not answer, or what answers there is none of this cluster."""
 
 
+NAMED: Final = "@"
+"""In place of the byte by which a socket of this machine has a name that is no file's."""
+
+
+def named(name: bytes) -> str:
+    """The host at which such a socket is found."""
+    return NAMED + name[1:].decode("ascii")
+
+
 class Wire(Protocol):
     """A connection, as who has opened it sees it."""
 
     def write(self, data: bytes, /) -> None: ...
+
+    def place(self, data: bytes, /) -> bool:
+        """Write it; whether the other end surely has it before anything that is said later over
+        another connection. It may be written if not, too."""
 
     def close(self) -> None: ...
 
@@ -54,12 +68,20 @@ class _Socket(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.write = self._transport.write
+        connected = transport.get_extra_info("socket")
+        self._is_on_machine = connected is not None and connected.family == socket.AF_UNIX
 
     def connection_lost(self, error: Exception | None) -> None:
         self._ended()
 
     def write(self, data: bytes, /) -> None:
         raise AssertionError("it is not connected")
+
+    def place(self, data: bytes, /) -> bool:
+        if not self._is_on_machine or self._transport.get_write_buffer_size():
+            return False
+        self._transport.write(data)
+        return not self._transport.get_write_buffer_size()
 
     def close(self) -> None:
         self._transport.close()
@@ -69,7 +91,14 @@ async def connect(
     host: str, port: int, received: Received, ended: Ended, tls: ssl.SSLContext | None = None
 ) -> Wire:
     loop = asyncio.get_running_loop()
-    _, wire = await loop.create_connection(lambda: _Socket(received, ended), host, port, ssl=tls)
+
+    def protocol() -> _Socket:
+        return _Socket(received, ended)
+
+    if host.startswith(NAMED):
+        _, wire = await loop.create_unix_connection(protocol, "\0" + host.removeprefix(NAMED))
+    else:
+        _, wire = await loop.create_connection(protocol, host, port, ssl=tls)
     return wire
 
 
@@ -164,6 +193,10 @@ class Channel:
 
     def write(self, said: bytes) -> None:
         self._wire.write(said)
+
+    def place(self, said: bytes) -> bool:
+        """As `Wire.place`."""
+        return self._wire.place(said)
 
     async def _exchange(self, api: Api, body: bytes) -> bytes:
         """Raises EOFError or ValueError."""

@@ -7,7 +7,7 @@ import msgspec
 
 from semel.cluster import messages
 from semel.cluster.keys import KnownKey
-from semel.cluster.messages import AnyAnswer, AnyRequest, LaneCall, Numbered, Refused
+from semel.cluster.messages import UNANSWERED, AnyAnswer, AnyRequest, LaneCall, Numbered, Refused
 from semel.cluster.session import NONCE_SIZE, Session, WrongCode
 from semel.world import Randomness
 
@@ -38,7 +38,8 @@ class Desk:
             self._keys.doubt()
             raise
 
-    async def answered(self, asked: bytes) -> bytes:
+    async def answered(self, asked: bytes) -> bytes | None:
+        """None: nobody waits for it."""
         answer: AnyAnswer
         number = 0
         try:
@@ -53,5 +54,7 @@ class Desk:
                 # It may take a task. What lanes say to each other is waited for, and needs none.
                 await asyncio.sleep(0)
             answer = await self._answer(request)
+        if number == UNANSWERED:
+            return None
         said = messages.encode(answer)
         return messages.encode(Numbered(number, said)) if number else said

@@ -12,7 +12,7 @@ import msgspec
 from semel.at_once import Awaited
 from semel.cluster import messages
 from semel.cluster.channel import Channel, NodeAway
-from semel.cluster.messages import AnyAnswer, AnyRequest, Numbered
+from semel.cluster.messages import UNANSWERED, AnyAnswer, AnyRequest, Numbered
 from semel.cluster.outbox import Outbox
 
 UNANSWERED_MAX: Final = 4_000
@@ -60,6 +60,15 @@ class Line:
             # and lose patience each time, would never find out.
             if not answered.cancelled():
                 timer.cancel()
+
+    def tell(self, request: AnyRequest) -> bool:
+        """Say what needs no answer; whether it is there before whatever is said later on other
+        ways. If not, it may arrive or not."""
+        if not self.is_open or not self._outbox.is_empty:
+            return False
+        return self._channel.place(
+            self._channel.signed(Numbered(UNANSWERED, messages.encode(request)))
+        )
 
     def close(self) -> None:
         self._end("the connection was given up")

@@ -147,6 +147,10 @@ class Upgrade(Message, frozen=True):
     """Let the cluster write what the leader's version can and all that live can read."""
 
 
+UNANSWERED: Final = -1
+"""In place of the number of a request that nobody waits for an answer to."""
+
+
 class Numbered(Message, frozen=True):
     """A request, or the answer to the one of this number: many are under way on one connection."""
 

@@ -28,6 +28,10 @@ class Outbox:
             self._write(said)
         self._said_s = now_s
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._said
+
     def _empty(self) -> None:
         said, self._said = self._said, []
         self._write(b"".join(said))

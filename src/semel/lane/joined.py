@@ -71,6 +71,7 @@ class JoinedTransactions:
         """`owed` tells how many bytes the frames take at most that end one."""
         self._owed = owed
         self.owed_size = 0
+        self.prepared_count = 0
         self.open: dict[ProducerId, JoinedTransaction] = {}
         self.ended: dict[ProducerId, LastEnded] = {}
         self.decided: dict[TransactionKey, facts.Decided] = {}
@@ -129,12 +130,14 @@ class JoinedTransactions:
     def _put(self, joined: JoinedTransaction) -> None:
         self._drop(joined.key.producer_id)
         self.open[joined.key.producer_id] = joined
+        self.prepared_count += joined.is_prepared
         self.owed_size += self._owed(joined)
 
     def _drop(self, producer_id: ProducerId) -> None:
         before = self.open.pop(producer_id, None)
         if before is not None:
             self.owed_size -= self._owed(before)
+            self.prepared_count -= before.is_prepared
 
     def _end(self, fact: facts.Ended, now_ms: int) -> None:
         key = fact.key

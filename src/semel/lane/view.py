@@ -303,6 +303,11 @@ class LaneView:
         return self._state.joined.open.get(producer_id)
 
     @property
+    def has_prepared(self) -> bool:
+        """Something of other lanes' transactions waits for its outcome."""
+        return self._state.joined.prepared_count > 0
+
+    @property
     def has_joined(self) -> bool:
         return bool(self._state.joined.open)
 

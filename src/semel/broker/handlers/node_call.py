@@ -25,4 +25,5 @@ def node_call(broker: "Broker", signed: bytes, call: Call) -> Handled:
 
 async def _answer(broker: "Broker", session: Session, asked: bytes) -> Answer:
     assert broker.host.node is not None
-    return Answer(session.sign_answer(await broker.host.node.answered(asked)), NO_MARKS)
+    said = await broker.host.node.answered(asked)
+    return Answer(None if said is None else session.sign_answer(said), NO_MARKS)

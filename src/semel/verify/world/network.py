@@ -85,6 +85,14 @@ class Pipe:
         self._is_paused = False
         self._plan()
 
+    def arrive_now(self) -> None:
+        """All that was written."""
+        if self._held and not (self._is_paused or self._is_over):
+            piece = bytes(self._held)
+            self._held.clear()
+            self._trace.add(self._name, piece)
+            self._deliver(piece)
+
     def _plan(self) -> None:
         if self._is_planned or self._is_paused or self._is_over:
             return
@@ -229,6 +237,10 @@ class SimulatedTransport(asyncio.Transport):
     def abort(self) -> None:
         self._close()
         self._wire.to_client.cut()
+
+    def read_now(self) -> None:
+        """What has arrived, and was not read yet."""
+        self._wire.to_broker.arrive_now()
 
     def receive(self, content: bytes) -> None:
         """As the selector loop does it: an error of the protocol ends the connection."""

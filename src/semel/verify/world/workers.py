@@ -7,7 +7,7 @@ a killed one in the same term, one whose disk has lost power in the next.
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextvars import Context
 from dataclasses import replace
 from random import Random
@@ -16,6 +16,7 @@ from typing import Any, Final
 from semel.broker.between import BETWEEN_WORKERS, OnlyNodes
 from semel.broker.broker import Broker, Storage
 from semel.broker.broker import Workers as LedByWorkers
+from semel.broker.connection import Connection
 from semel.broker.lines import Lines
 from semel.broker.neighbour import Neighbour
 from semel.broker.worker import PATIENCE_S, Worker
@@ -28,7 +29,7 @@ from semel.verify.world.line_between import LineBetween
 from semel.verify.world.loop import Process, SeededRandomness, SimulatedClock, SimulatedLoop
 from semel.verify.world.machine import CONFIG as CONFIG_OF_ONE
 from semel.verify.world.machine import DISK_BYTES, ProcessTasks, SimulatedDisk, stop
-from semel.verify.world.network import About, Network, Wire
+from semel.verify.world.network import About, Network, SimulatedTransport, Wire
 from semel.verify.world.suspended import Suspended
 from semel.verify.world.troubled_calls import QUIET, CallChances, TroubledCalls
 from semel.verify.world.whereabouts import Whereabouts
@@ -47,6 +48,11 @@ PORT: Final = 9092
 STOP_S_MAX: Final = 10.0
 
 
+def _reading(connection: Connection, transport: asyncio.Transport) -> Callable[[], None]:
+    assert isinstance(transport, SimulatedTransport)
+    return transport.read_now
+
+
 class _Between:
     """Where one worker is called by the others."""
 
@@ -54,6 +60,7 @@ class _Between:
 
     def __init__(self, worker: "SimulatedWorker") -> None:
         self._worker = worker
+        self._only_nodes: OnlyNodes | None = None
 
     def epoch_of(self, lane: int) -> int:
         return self._worker.epoch_of(lane)
@@ -66,7 +73,9 @@ class _Between:
         broker = self._worker.broker
         assert broker is not None
         assert broker.server is not None
-        return broker.connection(BETWEEN_WORKERS, OnlyNodes(broker.server))
+        if self._only_nodes is None:
+            self._only_nodes = OnlyNodes(broker.server, _reading)
+        return broker.connection(BETWEEN_WORKERS, self._only_nodes)
 
 
 class SimulatedWorker:
@@ -141,7 +150,9 @@ class SimulatedWorker:
     async def connect(self, host: str, port: int, received: Received, ended: Ended) -> LineBetween:
         """To another worker."""
         called = self._workers.at(host, port)
-        return LineBetween(self._workers.network, self.life, called.between, received, ended)
+        return LineBetween(
+            self._workers.network, self.life, called.between, received, ended, is_on_machine=True
+        )
 
     def broken(self, process: Process, error: BaseException) -> None:
         """An exception has ended the process, or should have."""
