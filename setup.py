@@ -21,7 +21,7 @@ COMPILED = """
     transactions/epochs transactions/joining transactions/outcome transactions/participants
     transactions/records transactions/store
     lane/catalogue lane/clock lane/commands lane/frame lane/hosting lane/lane lane/opening
-    lane/producing lane/partition_log lane/state lane/transactions lane/view
+    lane/participating lane/producing lane/partition_log lane/state lane/transactions lane/view
     journal/compacted journal/containers journal/damaged_index journal/frames journal/index
     journal/index_files journal/index_in_memory journal/rows journal/sealed journal/stretch
     journal/tail
@@ -29,9 +29,11 @@ COMPILED = """
     journal/file/segments
     journal/slots/barrier journal/slots/journal journal/slots/reading journal/slots/stretches
     journal/slots/table journal/slots/writer
-    broker/access_control broker/answer broker/broker broker/connection broker/connection_on_store
-    broker/coordinators broker/dispatch broker/inbox broker/incoming broker/led_lanes broker/server
-    broker/topic_counts broker/transactional broker/transactional_produce
+    cluster/session
+    broker/access_control broker/across broker/answer broker/broker broker/commits broker/connection
+    broker/connection_on_store broker/coordinators broker/dispatch broker/inbox broker/incoming
+    broker/joins broker/lane_calls broker/led_lanes broker/server broker/topic_counts
+    broker/transactional broker/transactional_produce
     broker/handlers/produce broker/handlers/fetch broker/handlers/end_txn
 """
 """Left out, besides what is seldom used: modules that define structs of msgspec, whose options

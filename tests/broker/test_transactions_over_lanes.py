@@ -17,12 +17,18 @@ from semel.errors import (
     UnknownTopicOrPartition,
 )
 from semel.journal.seam import JournalAbandoned
-from semel.lane.calls import AskToJoin, AskToPrepare, LaneAway, Outcome, TellOutcomes
+from semel.lane.calls import AnyCall, AskToJoin, AskToPrepare, LaneAway, Outcome, TellOutcomes
 from semel.types import Term, TopicPartition
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from support.compiled import plain_python
 from support.handled import CONFIG, call
 from support.lanes_rules import is_a
+from support.raw_client import decoded_reply, encoded, request_frame
 from support.seeded_loop import elapse, run
 from support.several_lanes import (
     SeveralLanes,
@@ -494,5 +500,74 @@ def test_a_fenced_write_hears_so_also_of_a_topic_that_its_coordinator_does_not_k
                 wire.held.remove(hold)
                 await elapse(0.1)
             assert (await writing).error_code == InvalidProducerEpoch.code
+
+    run(Random(1), scenario())
+
+
+READ_COMMITTED = 1
+
+
+class Answers(asyncio.Transport):
+    """To a client, as they are written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """There is room."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+
+def test_what_lies_in_a_line_is_heard_before_a_client_is_answered() -> None:
+    """An outcome that a worker has there counts as heard: its client may have gone on."""
+
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            producer = HandledProducer(broker, transactional_id_in(broker, 0), TV2)
+            assert await producer.init() == NONE
+            for lane in (0, 1):
+                assert (await producer.produce("t", b"first", lane)).error_code == NONE
+            wire = Wire(broker)
+            placed: list[TellOutcomes] = []
+
+            def hold(lane: int, said: AnyCall) -> bool:
+                if isinstance(said, TellOutcomes):
+                    placed.append(said)
+                return isinstance(said, TellOutcomes)
+
+            wire.held.append(hold)
+            ending = asyncio.ensure_future(producer.end(commit=True))
+            await elapse(LATE_S)
+            server = broker.server
+            assert server is not None
+            heard: list[bool] = []
+
+            def hear() -> None:
+                heard.append(True)
+                broker.across.joins(broker.lanes.by_number[1]).end(placed[0].outcomes)
+
+            server.hear_others = hear
+            client, answers = broker.connection(), Answers()
+            client.connection_made(answers)
+            for _ in range(2):
+                wanted = ListOffsetsTopic("t", [ListOffsetsPartition(1, timestamp=-1)])
+                asked = ListOffsetsRequest(-1, READ_COMMITTED, [wanted])
+                frame = request_frame("list_offsets", 7, encoded("list_offsets", 7, asked))
+                client.get_buffer(-1)[: len(frame)] = frame
+                client.buffer_updated(len(frame))
+                await elapse(LATE_S)
+                answer = decoded_reply("list_offsets", 7, answers.written[4:])
+                assert answer.topics[0].partitions[0].offset >= 1
+                answers.written = b""
+            # Nothing is prepared any more when the second comes.
+            assert heard == [True]
+            wire.held.remove(hold)
+            assert await ending == NONE
+            client.connection_lost(None)
 
     run(Random(1), scenario())

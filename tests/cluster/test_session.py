@@ -56,6 +56,34 @@ def test_a_call_is_not_taken_for_an_answer() -> None:
         caller.open_answer(caller.sign_call(b"said"))
 
 
+def on_a_machine(key: bytes = KEY) -> tuple[Session, Session]:
+    return (
+        Session(KEY, CALLER, ANSWERER, stays_on_machine=True),
+        Session(key, CALLER, ANSWERER, stays_on_machine=True),
+    )
+
+
+def test_on_a_machine_both_ends_are_proven_once() -> None:
+    caller, answerer = on_a_machine()
+    assert answerer.open_call(caller.sign_call(b"first")) == b"first"
+    assert caller.sign_call(b"second") == b"second"
+    assert answerer.open_call(b"second") == b"second"
+    assert caller.open_answer(answerer.sign_answer(b"first")) == b"first"
+    assert answerer.sign_answer(b"second") == b"second"
+    assert caller.open_answer(b"second") == b"second"
+
+
+def test_on_a_machine_nothing_is_heard_of_who_is_not_proven() -> None:
+    caller, answerer = on_a_machine(b"x" * 32)
+    for said in (b"", b"said", caller.sign_call(b"said"), caller.sign_call(b"said")):
+        with pytest.raises(WrongCode):
+            answerer.open_call(said)
+    # Who has heard a call is not proven by that.
+    for said in (b"", b"said", answerer.sign_answer(b"said"), answerer.sign_answer(b"said")):
+        with pytest.raises(WrongCode):
+            caller.open_answer(said)
+
+
 @pytest.mark.parametrize("size", [0, 15, 17])
 def test_a_nonce_of_another_size_is_refused(size: int) -> None:
     with pytest.raises(WrongCode):

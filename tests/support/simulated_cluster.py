@@ -96,8 +96,8 @@ class _Line(_Transport):
     ) -> None:
         super().__init__(node)
         self._caller = caller
-        self._received = received
-        self._ended = ended
+        self._on_bytes = received
+        self._on_end = ended
         self.connection: Connection | None = None
         self._is_open = True
 
@@ -122,10 +122,10 @@ class _Line(_Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         said = bytes(data)
         if self._node.is_reachable and self._caller.is_reachable:
-            self._there(self._caller, lambda: self._received(said))
+            self._there(self._caller, lambda: self._on_bytes(said))
 
     def abort(self) -> None:
-        self._there(self._caller, self._ended)
+        self._there(self._caller, self._on_end)
         self._is_open = False
 
     close = abort

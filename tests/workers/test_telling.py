@@ -128,7 +128,9 @@ class Line:
         asked = self._machine.brokers.get(address[1])
         if asked is None or asked.host.node is None:
             raise NodeAway("it is not there")
-        answer = messages.decode_answer(await asked.host.node.answered(messages.encode(request)))
+        said = await asked.host.node.answered(messages.encode(request))
+        assert said is not None
+        answer = messages.decode_answer(said)
         await self._runs.wait()
         return answer
 

@@ -61,21 +61,23 @@ Connect = Callable[[str, int, Received, Ended], Awaitable[Wire]]
 
 class _Socket(asyncio.Protocol):
     def __init__(self, received: Received, ended: Ended) -> None:
-        self.data_received = received  # type: ignore[method-assign]
+        self._received = received
         self._ended = ended
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self.write = self._transport.write
         connected = transport.get_extra_info("socket")
         self._is_on_machine = connected is not None and connected.family == socket.AF_UNIX
+
+    def data_received(self, data: bytes) -> None:
+        self._received(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._ended()
 
     def write(self, data: bytes, /) -> None:
-        raise AssertionError("it is not connected")
+        self._transport.write(data)
 
     def place(self, data: bytes, /) -> bool:
         if not self._is_on_machine or self._transport.get_write_buffer_size():
