@@ -35,9 +35,9 @@ class Across:
         return joins
 
     @property
-    def has_prepared(self) -> bool:
-        """Something here waits for its outcome."""
-        return any(lane.view.has_prepared for lane in self._commits)
+    def is_used(self) -> bool:
+        """Something here waits for its outcome, or something elsewhere may."""
+        return any(lane.view.has_prepared or lane.view.has_unconfirmed for lane in self._commits)
 
     def lead(self, lane: Lane) -> None:
         """Go on with what the lane has begun. Its tasks end when it steps down."""

@@ -26,13 +26,13 @@ _HEADER: Final = struct.Struct(">hhih")
 _HEAD: Final = struct.Struct(">ii")
 
 
-Reading = Callable[["Connection", asyncio.Transport], Callable[[], None] | None]
+Reading = Callable[["Connection", asyncio.Transport], Callable[[], bool] | None]
 """How to read what has arrived on a connection, and was not read yet; None if that is of no use."""
 
 
 def reading_at_once(
     connection: "Connection", transport: asyncio.Transport
-) -> Callable[[], None] | None:
+) -> Callable[[], bool] | None:
     """From sockets of this machine, which have what was written to them when that returns."""
     connected = transport.get_extra_info("socket")
     if connected is None or connected.family != socket.AF_UNIX:
@@ -50,7 +50,7 @@ class OnlyNodes:
     def __init__(self, server: "Server", reading: Reading = reading_at_once) -> None:
         self._server = server
         self._reading = reading
-        self._readers: dict[Connection, Callable[[], None]] = {}
+        self._readers: dict[Connection, Callable[[], bool]] = {}
         server.hear_others = self.hear_all
         self._outboxes: dict[Connection, Outbox] = {}
 
@@ -70,8 +70,13 @@ class OnlyNodes:
     def hear_all(self) -> None:
         """What other workers have placed here before now, such as an outcome that a client has
         heard of, which asks now for what it has written."""
+        has_come = False
         for read in tuple(self._readers.values()):
-            read()
+            has_come |= read()
+        if has_come:
+            # Who has said it is waited for by a client of its own, while this one is served.
+            for lane in self._server.led_lanes:
+                lane.write()
 
     def _dispatch(self, frame: bytes, connection: "Connection") -> None:
         if frame.startswith(_CALL) and connection.session is not None:

@@ -22,9 +22,10 @@ from semel.lane.calls import (
     TellOutcomes,
     Voted,
 )
+from semel.lane.joined import outcomes_of
 from semel.lane.lane import Lane
 from semel.lane.participating import Confirm
-from semel.lane.transactions import Transact
+from semel.lane.transactions import Transact, committed
 from semel.transactions.commands import Complete, VoteDown
 from semel.transactions.key import TransactionKey
 from semel.transactions.transaction import JoinedLane, Status, Transaction
@@ -107,8 +108,7 @@ class Commits:
             await lane.until(partial(lane.when_durable, position))
             commit = all([await vote for vote in votes])
             await self._complete(prepared, key, commit=commit)
-            for each in waiting:
-                each.give(commit)
+            _give(waiting, commit)
         except (NotLeaderOrFollower, JournalFailed):
             # Whoever leads next asks again.
             pass
@@ -133,28 +133,39 @@ class Commits:
             await asyncio.sleep(RESEND_S)
 
     async def _complete(self, prepared: Transaction, key: TransactionKey, *, commit: bool) -> None:
-        """Nobody hears of an abort before it is durable."""
+        """Nobody hears of an abort before it is durable. A commit is told before it is appended,
+        as nothing can undo it: whoever finds it prepared asks again, and hears the same votes."""
         lane = self._lane
-        unheard = _Unheard({each.lane for each in prepared.joined_lanes})
-        if commit:
-            self._unheard[key] = unheard
-        while True:
-            try:
-                command = Complete() if commit else VoteDown()
-                lane.submit(Transact(prepared.transactional_id, command))
-                break
-            except JournalFull:
-                await asyncio.sleep(RESEND_S)
         if not commit:
+            await self._append(prepared, VoteDown())
             await lane.until(lane.when_all_durable)
             return
-        patience = asyncio.get_running_loop().call_later(HEARD_S, unheard.heard.give, None)
+        lane.check_leads()
+        unheard = self._unheard[key] = _Unheard({each.lane for each in prepared.joined_lanes})
         try:
+            for number, outcome in outcomes_of(committed(prepared, lane.view.term)):
+                self._tell(number, outcome)
+            if not unheard.lanes:
+                _give(self._deciding[key], commit)
+            await self._append(prepared, Complete())
             if unheard.lanes:
-                await unheard.heard
+                loop = asyncio.get_running_loop()
+                patience = loop.call_later(HEARD_S, unheard.heard.give, None)
+                try:
+                    await unheard.heard
+                finally:
+                    patience.cancel()
         finally:
-            patience.cancel()
             del self._unheard[key]
+
+    async def _append(self, prepared: Transaction, command: Complete | VoteDown) -> None:
+        while True:
+            try:
+                self._lane.submit(Transact(prepared.transactional_id, command))
+            except JournalFull:
+                await asyncio.sleep(RESEND_S)
+            else:
+                return
 
     # Telling
 
@@ -230,6 +241,11 @@ class _Unheard:
         self.heard: Awaited[None] = Awaited()
 
 
+def _give(waiting: list[Awaited[bool]], commit: bool) -> None:
+    for each in waiting:
+        each.give(commit)
+
+
 def _refuse(waiting: list[Awaited[bool]]) -> None:
     for each in waiting:
         each.fail(NotCoordinator("the transaction is led elsewhere now"))
@@ -255,6 +271,8 @@ class _Courier:
         self._hurry.set()
 
     def tell(self, outcome: Outcome) -> None:
+        if outcome.key in self._unconfirmed:
+            return  # It was told when it was decided, and is appended now.
         self._untold[outcome.key] = outcome
         if not self._is_telling:
             self._is_telling = True

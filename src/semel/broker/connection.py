@@ -277,19 +277,22 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._decide()
 
-    def read_now(self, descriptor: int) -> None:
-        """What has come to its socket by now."""
+    def read_now(self, descriptor: int) -> bool:
+        """What has come to its socket by now, if anything has."""
+        has_come = False
         while self._may_read and not self.is_closing:
             buffer = self.get_buffer(-1)
             try:
                 count = os.readv(descriptor, [buffer])
             except OSError:
                 # There is nothing, or the loop will find what is wrong.
-                return
+                break
             if count:
+                has_come = True
                 self.buffer_updated(count)
             if count < len(buffer):
-                return
+                break
+        return has_come
 
     def eof_received(self) -> bool:
         return False

@@ -103,7 +103,7 @@ async def answer_forwarded(broker: "Broker", asked: Forwarded) -> AnyAnswer:
     call = Call(api, asked.version, 0, FORWARDED.encode(), peer)
     ends = {lane: lane.end for lane in broker.lanes.led}
     call.ends = ends if broker.is_shared else None
-    if broker.across.has_prepared and broker.server is not None and broker.server.hear_others:
+    if broker.across.is_used and broker.server is not None and broker.server.hear_others:
         broker.server.hear_others()
     try:
         handled = handler(broker, body, call)

@@ -4,7 +4,7 @@ Replies of one connection that become ready together leave in one write.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.access.principal import Caller
@@ -49,7 +49,9 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.runs = Runs(self.start_task)
         self.hear_others: Callable[[], None] | None = None
-        """Reads what other workers have said by now; None if there are none."""
+        """Reads what other workers have said by now; None if there are none. To be called before
+        anything is decided for a client, who may have heard already of an outcome that lies
+        there."""
         self.decide: Callable[[bytes, Connection], None] = self.dispatch
         """Where requests go of clients that have come in."""
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
@@ -75,6 +77,10 @@ class Server:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    @property
+    def led_lanes(self) -> Sequence[Lane]:
+        return self._broker.lanes.led
 
     @property
     def desk(self) -> "Desk":
@@ -233,8 +239,7 @@ class Server:
     def dispatch(self, frame: bytes, connection: Connection, read: Reader = read_request) -> None:
         """Decide one request now; its reply leaves when the journal and its turn allow."""
         broker = self._broker
-        if self.hear_others is not None and broker.across.has_prepared:
-            # Whoever asks may have heard of the outcome already.
+        if self.hear_others is not None and broker.across.is_used:
             self.hear_others()
         call, body, handler = read(frame, connection)
         must_wait = not connection.rights.is_known and bool(call.api.rights)

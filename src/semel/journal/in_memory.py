@@ -121,6 +121,9 @@ class MemoryJournal:
     def when_written(self, position: Position, callback: Callable[[], None]) -> None:
         _wait(self._written_waiters, position, self.written, callback)
 
+    def write(self) -> None:
+        """It is, in the sense of this journal."""
+
     def when_durable(self, position: Position, callback: Callable[[], None]) -> None:
         _wait(self._durable_waiters, position, self.durable, callback)
 

@@ -150,6 +150,9 @@ class Journal(Protocol):
         Where a kill takes all that is not durable, this is at once, and every kill leaves doubt.
         """
 
+    def write(self) -> None:
+        """Let nobody who waits for that wait for the rest of this pass of the loop."""
+
     def when_durable(self, position: Position, callback: Callable[[], None]) -> None:
         """Once a power loss can no longer take it; at once if that is so already."""
 

@@ -420,6 +420,10 @@ class Lane:
         journal = self._journal
         journal.when_written(journal.end, callback)
 
+    def write(self) -> None:
+        """Hand to the kernel what was decided by now, and let go who waited for that."""
+        self._journal.write()
+
     def when_durable(self, position: Position, callback: Callable[[], None]) -> None:
         self._journal.when_durable(position, callback)
 

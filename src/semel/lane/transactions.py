@@ -191,6 +191,13 @@ def _markers_here(state: LaneState, markers: Markers) -> Markers:
     return markers._replace(partitions=here)
 
 
+def committed(prepared: Transaction, term: Term) -> facts.Decided:
+    """Who has to be told of this, which every lane has voted for."""
+    assert prepared.key is not None
+    told = tuple((each.lane, int(each.term)) for each in prepared.joined_lanes)
+    return facts.Decided(prepared.key, True, prepared.producer_epoch, term, told)
+
+
 def _add_decided(frame: Frame, before: Transaction, decision: Decision, term: Term) -> None:
     """Who has to be told how a transaction over lanes has ended: of an abort also the lanes of
     partitions that were only added, as a write may be under way to them."""

@@ -308,6 +308,11 @@ class LaneView:
         return self._state.joined.prepared_count > 0
 
     @property
+    def has_unconfirmed(self) -> bool:
+        """Other lanes may still hold something of what was decided here."""
+        return bool(self._state.joined.decided)
+
+    @property
     def has_joined(self) -> bool:
         return bool(self._state.joined.open)
 

@@ -275,6 +275,9 @@ class FileJournal:
     def when_written(self, position: Position, callback: Callable[[], None]) -> None:
         self._commit.when_written(position, callback)
 
+    def write(self) -> None:
+        self._commit.flush()
+
     def when_durable(self, position: Position, callback: Callable[[], None]) -> None:
         self._commit.when_durable(position, callback)
 

@@ -283,6 +283,9 @@ class SlotJournal:
         """At once: the leader's memory has it."""
         callback()
 
+    def write(self) -> None:
+        """It is, in the sense of this journal."""
+
     def when_durable(self, position: Position, callback: Callable[[], None]) -> None:
         self._writer.when_durable(position, callback)
 

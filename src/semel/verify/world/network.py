@@ -85,13 +85,15 @@ class Pipe:
         self._is_paused = False
         self._plan()
 
-    def arrive_now(self) -> None:
-        """All that was written."""
-        if self._held and not (self._is_paused or self._is_over):
+    def arrive_now(self) -> bool:
+        """All that was written, if anything was."""
+        is_anything = bool(self._held) and not (self._is_paused or self._is_over)
+        if is_anything:
             piece = bytes(self._held)
             self._held.clear()
             self._trace.add(self._name, piece)
             self._deliver(piece)
+        return is_anything
 
     def _plan(self) -> None:
         if self._is_planned or self._is_paused or self._is_over:
@@ -238,9 +240,9 @@ class SimulatedTransport(asyncio.Transport):
         self._close()
         self._wire.to_client.cut()
 
-    def read_now(self) -> None:
-        """What has arrived, and was not read yet."""
-        self._wire.to_broker.arrive_now()
+    def read_now(self) -> bool:
+        """What has arrived and was not read yet, if anything has."""
+        return self._wire.to_broker.arrive_now()
 
     def receive(self, content: bytes) -> None:
         """As the selector loop does it: an error of the protocol ends the connection."""

@@ -48,7 +48,7 @@ PORT: Final = 9092
 STOP_S_MAX: Final = 10.0
 
 
-def _reading(connection: Connection, transport: asyncio.Transport) -> Callable[[], None]:
+def _reading(connection: Connection, transport: asyncio.Transport) -> Callable[[], bool]:
     assert isinstance(transport, SimulatedTransport)
     return transport.read_now
 
