@@ -55,7 +55,7 @@ class Commits:
     def __init__(self, broker: "Broker", lane: Lane) -> None:
         self._broker = broker
         self._lane = lane
-        self._deciding: dict[TransactionKey, list[Awaited[bool]]] = {}
+        self._deciding: dict[TransactionKey, _Deciding] = {}
         """What is under way, and who waits for it."""
         self._couriers: dict[int, _Courier] = {}
         self._unheard: dict[TransactionKey, _Unheard] = {}
@@ -73,32 +73,54 @@ class Commits:
             self._tell(number, outcome)
 
     def leave(self) -> None:
-        for waiting in tuple(self._deciding.values()):
-            _refuse(waiting)
+        for deciding in tuple(self._deciding.values()):
+            deciding.refuse()
         self._wake()
 
     # Votes
 
-    async def decide_and_tell(self, prepared: Transaction) -> bool:
-        """Whether it was committed. Raises NotCoordinator if that is decided elsewhere."""
+    async def decide_and_tell(self, prepared: Transaction, *, is_repeated: bool) -> bool:
+        """Whether it was committed. If whoever asks goes on from that, the answer comes as soon as
+        nothing can undo it; to who has repeated the question when it is appended, too.
+
+        Raises NotCoordinator if that is decided elsewhere.
+        """
         decided: Awaited[bool] = Awaited()
         # Also if this is given up, as others may wait.
-        self.decide(prepared, decided)
+        if is_repeated:
+            self.decide(prepared, repeating=decided)
+        else:
+            self.decide(prepared, client=decided)
         return await decided
 
-    def decide(self, prepared: Transaction, *waiting: Awaited[bool]) -> None:
-        """Begin to, unless that is under way; give it to these."""
+    def decide(
+        self,
+        prepared: Transaction,
+        client: Awaited[bool] | None = None,
+        repeating: Awaited[bool] | None = None,
+    ) -> None:
+        """Begin to, unless that is under way, and tell these."""
         key = prepared.key
         assert key is not None
-        others = self._deciding.get(key)
-        if others is not None:
-            others += waiting
-            return
-        self._deciding[key] = list(waiting)
-        self._broker.runs.begin(self._decide(prepared, key, self._lane.end))
+        known = self._deciding.get(key)
+        deciding = known or _Deciding()
+        if client is not None:
+            deciding.clients.append(client)
+        if repeating is not None:
+            deciding.repeating.append(repeating)
+        if known is None:
+            self._deciding[key] = deciding
+            # It may be over at once.
+            self._broker.runs.begin(self._decide(prepared, key, deciding, self._lane.end))
 
-    async def _decide(self, prepared: Transaction, key: TransactionKey, position: Position) -> None:
-        lane, waiting = self._lane, self._deciding[key]
+    async def _decide(
+        self,
+        prepared: Transaction,
+        key: TransactionKey,
+        deciding: "_Deciding",
+        position: Position,
+    ) -> None:
+        lane = self._lane
         try:
             # All at once: together they take one write.
             votes = [
@@ -108,16 +130,17 @@ class Commits:
             await lane.until(partial(lane.when_durable, position))
             commit = all([await vote for vote in votes])
             await self._complete(prepared, key, commit=commit)
-            _give(waiting, commit)
+            deciding.tell_clients(commit=commit)
+            deciding.tell_repeating(commit=commit)
         except (NotLeaderOrFollower, JournalFailed):
             # Whoever leads next asks again.
             pass
         except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
             self._broker.complain("a commit over lanes failed", error)
         finally:
-            if self._deciding.get(key) is waiting:
+            if self._deciding.get(key) is deciding:
                 del self._deciding[key]
-            _refuse(waiting)
+            deciding.refuse()
             self._wake()
 
     async def _vote(self, joined: JoinedLane, prepared: Transaction, key: TransactionKey) -> bool:
@@ -146,7 +169,7 @@ class Commits:
             for number, outcome in outcomes_of(committed(prepared, lane.view.term)):
                 self._tell(number, outcome)
             if not unheard.lanes:
-                _give(self._deciding[key], commit)
+                self._deciding[key].tell_clients(commit=commit)
             await self._append(prepared, Complete())
             if unheard.lanes:
                 loop = asyncio.get_running_loop()
@@ -241,14 +264,24 @@ class _Unheard:
         self.heard: Awaited[None] = Awaited()
 
 
-def _give(waiting: list[Awaited[bool]], commit: bool) -> None:
-    for each in waiting:
-        each.give(commit)
+class _Deciding:
+    """Who waits for a decision."""
 
+    def __init__(self) -> None:
+        self.clients: list[Awaited[bool]] = []
+        self.repeating: list[Awaited[bool]] = []
 
-def _refuse(waiting: list[Awaited[bool]]) -> None:
-    for each in waiting:
-        each.fail(NotCoordinator("the transaction is led elsewhere now"))
+    def tell_clients(self, *, commit: bool) -> None:
+        for each in self.clients:
+            each.give(commit)
+
+    def tell_repeating(self, *, commit: bool) -> None:
+        for each in self.repeating:
+            each.give(commit)
+
+    def refuse(self) -> None:
+        for each in (*self.clients, *self.repeating):
+            each.fail(NotCoordinator("the transaction is led elsewhere now"))
 
 
 class _Courier:

@@ -413,7 +413,8 @@ class Connection(asyncio.BufferedProtocol):
         answer.close()
         self._waiting = None
         if self._requests:
-            self._decide()
+            # What it has waited for may be in the middle of a step.
+            self._server.loop.call_soon(self._decide)
 
     def say(self, said: bytes) -> None:
         """What is no reply that has its turn."""

@@ -292,6 +292,8 @@ class Server:
         broker = self._broker
         until_s = self.loop.time() + patience_s
         try:
+            # It takes a task.
+            await asyncio.sleep(0)
             if broker.is_shared:
                 await broker.elsewhere.until_known(patience_s)
             if not call.peer.rights.is_known:

@@ -75,7 +75,7 @@ def end_txn(
 async def _commit(broker: "Broker", call: Call, lane: Lane, prepared: Transaction) -> Answer:
     began_s = asyncio.get_running_loop().time()
     try:
-        committed = await broker.across.commits(lane).decide_and_tell(prepared)
+        committed = await broker.across.commits(lane).decide_and_tell(prepared, is_repeated=False)
         if not committed:
             raise as_version_of(call, voted_down(prepared))
     except RequestError as error:
@@ -98,7 +98,7 @@ async def _repeat(
     """It was asked for before, and is being decided."""
     try:
         lane = broker.coordinators.of_transactional_id(prepared.transactional_id)
-        await broker.across.commits(lane).decide_and_tell(prepared)
+        await broker.across.commits(lane).decide_and_tell(prepared, is_repeated=True)
     except RequestError as error:
         return Answer(EndTxnResponse(error_code=error.code))
     handled = end_txn(broker, request, call)

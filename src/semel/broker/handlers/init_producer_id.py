@@ -106,7 +106,7 @@ async def _initialise_later(
         commits = broker.across.commits(lane)
         if prepared is not None:
             async with asyncio.timeout(PATIENCE_S):
-                await commits.decide_and_tell(prepared)
+                await commits.decide_and_tell(prepared, is_repeated=True)
         # It may have been taken from the client meanwhile.
         _check_allowed(request, call)
         producer_id, epoch = _initialise(broker, request, call)
