@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from semel.broker.answer import Answer, Call
+from semel.broker.answer import Answer, Call, waiting
 from semel.broker.broker import Broker, Storage
 from semel.broker.dispatch import route
 from semel.broker.retention import Retention
@@ -555,7 +555,7 @@ async def test_who_is_answered_after_its_lane_has_left_gets_a_closed_connection(
         request = JoinGroupRequest(group_id, 60_000, 60_000, "", None, "consumer", protocols)
         handled = known.handler(broker, request, Call(known.api, 3, 1, None, connection))
         assert not isinstance(handled, Answer)
-        connection.wait(handled, Call(known.api, 3, 1, None, connection))
+        connection.wait(waiting(handled), Call(known.api, 3, 1, None, connection))
         await elapse(0.1)
         # The other member leaves, so that this one has its answer: on what is not durable yet.
         ask(broker, "produce", 9, over_both())

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from semel.broker.answer import NOT_ASKED_FOR, Answer, Call, Handled
+from semel.broker.answer import NOT_ASKED_FOR, Answer, Call, Handled, waiting
 from semel.broker.dispatch import encode_in_steps
 from semel.broker.handlers.describe_log_dirs import PARTITIONS_AT_ONCE as DIRS_AT_ONCE
 from semel.broker.handlers.describe_log_dirs import describe_log_dirs
@@ -105,7 +105,7 @@ async def test_a_large_topic_is_described_later_and_a_small_one_at_once(machine:
         assert isinstance(small, Answer)
         handled = metadata(broker, MetadataRequest([MetadataRequestTopic(name="large")]), asked)
         assert not isinstance(handled, Answer)
-        handled.close()
+        waiting(handled).close()
         response = await call(broker, "metadata", METADATA.version_max, MetadataRequest(None))
         found = {topic.name: topic.partitions for topic in response.topics}
         assert [each.partition_index for each in found["small"]] == [*range(3)]
@@ -115,10 +115,10 @@ async def test_a_large_topic_is_described_later_and_a_small_one_at_once(machine:
 def steps_of(handled: Handled) -> tuple[int, Any]:
     """How often it lets others go on, and what it answers."""
     assert not isinstance(handled, Answer)
-    count = 0
+    steps, count = waiting(handled), 0
     while True:
         try:
-            handled.send(None)
+            steps.send(None)
         except StopIteration as ended:
             return count, ended.value.response
         count += 1

@@ -1,6 +1,6 @@
 """What a handler returns: a response, and the points of the journals it has to wait for."""
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from semel.access.principal import Caller
@@ -53,9 +53,28 @@ _REFUSALS: Final[dict[ResourceType, type[RequestError]]] = {
     ResourceType.TRANSACTIONAL_ID: TransactionalIdAuthorizationFailed,
 }
 
-Handled = Answer | Coroutine[Any, Any, Answer]
+
+class WithoutTask:
+    """An answer that waits for other lanes, as those of each transaction do: by itself, and where
+    it waits for more, its coroutine sees to it that it becomes a task (`at_once.py`)."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Coroutine[Any, Any, Answer]) -> None:
+        self.answer = answer
+
+    def __await__(self) -> Generator[Any, Any, Answer]:
+        return self.answer.__await__()
+
+
+Handled = Answer | Coroutine[Any, Any, Answer] | WithoutTask
 """A handler has decided when it returns. If the answer must wait for others (a fetch for records,
-a member for its group), it returns the coroutine that waits."""
+a member for its group), it returns what waits."""
+
+
+def waiting(handled: Coroutine[Any, Any, Answer] | WithoutTask) -> Coroutine[Any, Any, Answer]:
+    """In a task or not."""
+    return handled.answer if isinstance(handled, WithoutTask) else handled
 
 
 class Peer(Protocol):

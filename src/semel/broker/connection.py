@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from semel.broker.sign_in import SignIn
     from semel.cluster.session import Session
 
-WITHOUT_TASK: Final = frozenset({0, 26, 28})
-"""The keys of APIs whose handlers need none to wait for other lanes, as they do for each
-transaction: Produce, EndTxn, TxnOffsetCommit."""
-
 REPLIES_AWAITED_MAX: Final = 256
 UNSENT_BYTES_MAX: Final = 1 * 2**20
 
@@ -400,13 +396,15 @@ class Connection(asyncio.BufferedProtocol):
     def wait(self, answer: Coroutine[Any, Any, Answer], call: Call) -> None:
         """Answer later, in a task that ends with this connection."""
         later = self._server.answer_later(call, answer, self.expect_reply(), self)
-        if call.api.key in WITHOUT_TASK:
-            run = self._server.runs.begin(later, lambda: self._waited(answer))
-            self._waiting = None if run.done() else run
-            return
         task = self._server.start_task(later)
         task.add_done_callback(lambda _: self._waited(answer))
         self._waiting = task
+
+    def wait_without_task(self, answer: Coroutine[Any, Any, Answer], call: Call) -> None:
+        """As `wait`, of what needs none."""
+        later = self._server.answer_later(call, answer, self.expect_reply(), self)
+        run = self._server.runs.begin(later, lambda: self._waited(answer))
+        self._waiting = None if run.done() else run
 
     def _waited(self, answer: Coroutine[Any, Any, Answer]) -> None:
         # At the end of the broker a task may be ended before its first step, its answer unasked.

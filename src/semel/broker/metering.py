@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from semel.access.origin import counted_as
 from semel.access.quotas import NAME_SIZE_MAX, OF_CLIENTS, Kind, QuotasView, Share
 from semel.access.rate import Rate, Windows
-from semel.broker.answer import Answer, Call, Handled
+from semel.broker.answer import Answer, Call, Handled, waiting
 from semel.broker.dispatch import Handler, read_request
 from semel.wire.apis import BETWEEN_NODES
 from semel.wire.primitives import records_size
@@ -208,7 +208,7 @@ class MeteredRequest:
             self.answered(call, handled)
             self.start()
             return handled
-        return _Timed(self, handled, call)
+        return _Timed(self, waiting(handled), call)
 
     def start(self) -> None:
         self._began_ns = self._metering.spent_ns()

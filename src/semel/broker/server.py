@@ -11,7 +11,7 @@ from semel.access.principal import Caller
 from semel.access.rights import Rights
 from semel.at_once import Runs
 from semel.broker import log
-from semel.broker.answer import Answer, Call
+from semel.broker.answer import Answer, Call, WithoutTask
 from semel.broker.connection import Connection, Reply
 from semel.broker.connection_limits import ConnectionLimits
 from semel.broker.dispatch import Handler, Reader, encode_in_steps, read_request, with_head
@@ -261,6 +261,8 @@ class Server:
         if isinstance(handled, Answer):
             if handled.response is not None:
                 self._answer(call, handled, connection.expect_reply(), connection)
+        elif isinstance(handled, WithoutTask):
+            connection.wait_without_task(handled.answer, call)
         elif call.api.key == NODE_CALL.key:
             self.runs.begin(self._answer_in_its_turn(call, handled, connection))
         else:
@@ -292,8 +294,6 @@ class Server:
         broker = self._broker
         until_s = self.loop.time() + patience_s
         try:
-            # It takes a task.
-            await asyncio.sleep(0)
             if broker.is_shared:
                 await broker.elsewhere.until_known(patience_s)
             if not call.peer.rights.is_known:

@@ -10,10 +10,9 @@ they are sure to have what was written there, and the reply need not wait for mo
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from semel.broker.answer import NO_MARKS, Answer, Call
+from semel.broker.answer import NO_MARKS, Answer, Call, Handled, WithoutTask
 from semel.broker.transactional import (
     as_version_of,
     asks_by_aborting,
@@ -39,9 +38,7 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
-def end_txn(
-    broker: "Broker", request: EndTxnRequest, call: Call
-) -> Answer | Coroutine[Any, Any, Answer]:
+def end_txn(broker: "Broker", request: EndTxnRequest, call: Call) -> Handled:
     producer_id = ProducerId(request.producer_id)
     epoch = ProducerEpoch(request.producer_epoch)
     if not call.may(WRITE_ID, request.transactional_id):
@@ -57,12 +54,12 @@ def end_txn(
     except ConcurrentTransactions as error:
         current = prepared_in(broker, name)
         if current is not None:
-            return _repeat(broker, request, call, current)
+            return WithoutTask(_repeat(broker, request, call, current))
         return Answer(EndTxnResponse(error_code=error.code))
     except RequestError as error:
         return Answer(EndTxnResponse(error_code=error.code))
     if decision.values and decision.values[-1].is_prepared:
-        return _commit(broker, call, lane, decision.values[-1])
+        return WithoutTask(_commit(broker, call, lane, decision.values[-1]))
     if decision.values and request.committed:
         broker.metrics.transaction_committed(lane.mark())
     elif decision.values:

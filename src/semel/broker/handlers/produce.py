@@ -15,7 +15,7 @@ kernel has it, since the commit will make it durable. A compacted topic refuses 
 import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from semel.broker.answer import NO_MARKS, Answer, Call, Handled
+from semel.broker.answer import NO_MARKS, Answer, Call, Handled, WithoutTask
 from semel.broker.asked_topics import topic_with_id
 from semel.broker.incoming import Missed, accepted, find_topic, look_at, no_room, refused
 from semel.broker.topic_counts import NO_COUNTS
@@ -90,7 +90,7 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
         )
     producing = ProducingInTransaction(broker, request, call)
     if not producing.decide():
-        return _answer_rest(broker, call, acks, producing, turned_away)
+        return WithoutTask(_answer_rest(broker, call, acks, producing, turned_away))
     return _answer_transactional(broker, call, acks, producing, turned_away)
 
 
