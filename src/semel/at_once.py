@@ -105,6 +105,11 @@ class Run(Awaited[T]):
             self.work.close()
             self._cancelled()
 
+    @property
+    def has_task(self) -> bool:
+        """Which ends it, then."""
+        return self._task is not None
+
     def detach(self) -> None:
         """Let it go on no more."""
         awaited, self._waits_for = self._waits_for, None

@@ -34,7 +34,7 @@ class Suspended:
         for run in self._runs:
             run.detach()
         for run in self._runs:
-            if not run.done():
+            if not run.done() and not run.has_task:
                 _close(run.work)
         for task in self._tasks:
             if not task.done():
