@@ -89,6 +89,21 @@ async def test_with_something_else_the_rest_of_it_becomes_a_task(runs: Runs) -> 
 
 
 @on_a_loop
+async def test_what_is_cancelled_is_so_for_who_waits_and_for_nobody_else(runs: Runs) -> None:
+    """A task that is cancelled cancels what it waits for."""
+    happens, begins = Awaited[None](), Awaited[None]()
+
+    async def work() -> None:
+        await begins
+        await happens
+
+    run = runs.begin(work())
+    happens.cancel()
+    begins.give(None)
+    assert (run.cancelled(), list(runs.unfinished)) == (True, [])
+
+
+@on_a_loop
 async def test_what_two_wait_for_both_hear(runs: Runs) -> None:
     happens = Awaited[int]()
 

@@ -91,6 +91,8 @@ class Run(Awaited[T]):
             awaited = self.work.send(None)
         except StopIteration as ended:
             self.give(ended.value)
+        except asyncio.CancelledError:
+            self._cancelled()
         except Exception as error:  # noqa: BLE001 - whoever waits for it hears of it.
             self.fail(error)
         else:
