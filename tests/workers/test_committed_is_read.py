@@ -25,6 +25,7 @@ from semel.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.compiled import plain_python
 from support.raw_client import LATEST, RawClient
 
 COMMITS = 200
@@ -106,6 +107,7 @@ class Listener:
         return Connection.read_now(cast(Connection, self), descriptor)
 
 
+@plain_python
 def test_what_was_written_to_a_socket_of_the_machine_is_read_before_the_loop_looks() -> None:
     async def scenario() -> None:
         ours, theirs = socket.socketpair()
