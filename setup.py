@@ -30,10 +30,10 @@ COMPILED = """
     journal/slots/barrier journal/slots/journal journal/slots/reading journal/slots/stretches
     journal/slots/table journal/slots/writer
     cluster/session
-    broker/access_control broker/across broker/answer broker/broker broker/commits broker/connection
+    broker/access_control broker/across broker/answer broker/broker broker/connection
     broker/connection_on_store broker/coordinators broker/dispatch broker/inbox broker/incoming
-    broker/joins broker/lane_calls broker/led_lanes broker/server broker/topic_counts
-    broker/transactional broker/transactional_produce
+    broker/led_lanes broker/server broker/topic_counts broker/transactional
+    broker/transactional_produce
     broker/handlers/produce broker/handlers/fetch broker/handlers/end_txn
 """
 """Left out, besides what is seldom used: modules that define structs of msgspec, whose options

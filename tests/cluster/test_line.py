@@ -111,7 +111,7 @@ async def test_one_that_has_answered_after_a_call_was_given_up_stays(
     await seeded_loop.elapse(PATIENCE_S / 2)
     asked.cancel()
     await seeded_loop.elapse(0.01)
-    channel.heard.put_nowait(Numbered(1, messages.encode(Ready(7))))
+    channel.answer(Numbered(1, messages.encode(Ready(7))))
     await seeded_loop.elapse(PATIENCE_S)
     assert line.is_open
 

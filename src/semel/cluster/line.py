@@ -55,11 +55,10 @@ class Line:
         try:
             return await asked
         finally:
-            self._asked.pop(number, None)
             # Whoever waits no more has not heard anything either: those who ask again and again,
             # and lose patience each time, would never find out.
-            if not answered.cancelled():
-                timer.cancel()
+            if asked.done() and not asked.cancelled():
+                self._asked.pop(number, None)
 
     def tell(self, request: AnyRequest) -> bool:
         """Say what needs no answer; whether it is there before whatever is said later on other
@@ -81,8 +80,9 @@ class Line:
     def _look(self) -> None:
         self._timer = None
         now_s = self._loop.time()
-        for asked in tuple(self._asked.values()):
+        for number, asked in tuple(self._asked.items()):
             if asked.until_s <= now_s:
+                self._asked.pop(number, None)
                 asked.fail(NodeAway("it does not answer in time"))
                 if self._heard_s <= asked.asked_s:
                     # It may be that nothing arrives there any more, and neither end is told.
@@ -97,7 +97,7 @@ class Line:
         if not isinstance(heard, Numbered):
             self._end("it does not know such calls")
             return
-        asked = self._asked.get(heard.number)
+        asked = self._asked.pop(heard.number, None)
         if asked is None or asked.done():
             return
         try:
