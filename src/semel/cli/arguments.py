@@ -10,7 +10,13 @@ from typing import Annotated, TypeVar
 
 from cyclopts import Parameter
 
-from semel.cli.connection import PROFILE_VARIABLE, SHOWN_PATH, Connection, connection_of
+from semel.cli.connection import (
+    PROFILE_VARIABLE,
+    SHOWN_PATH,
+    Connection,
+    check_is_said,
+    connection_of,
+)
 from semel.cli.numbers import whole_number
 from semel.client.admin import topics
 from semel.client.admin.finding import check_partition, find_topics
@@ -77,6 +83,7 @@ class ClusterArguments:
 
     @cached_property
     def connection(self) -> Connection:
+        check_is_said("--bootstrap-server", self.bootstrap_server)
         return connection_of(
             self.bootstrap_server, self.profile, self.command_config, parse_pairs(self.settings)
         )

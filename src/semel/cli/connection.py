@@ -61,17 +61,21 @@ class Connection(NamedTuple):
     timeout_ms: int
 
 
+def check_is_said(option: str, text: str | None) -> None:
+    if text == "":
+        # As of a variable that is not set: another cluster is not what was meant.
+        raise ConfigError(f"{option} is empty: leave it out, or say which")
+
+
 def connection_of(
     bootstrap_servers: str | None,
     profile: str | None,
     command_config: Path | None,
     given: Iterable[tuple[str, str]],
 ) -> Connection:
-    """What is named first here comes before the others; but `bootstrap_servers` before all."""
-    for option, text in (("--bootstrap-server", bootstrap_servers), ("--profile", profile)):
-        if text == "":
-            # As of a variable that is not set: another cluster is not what was meant.
-            raise ConfigError(f"{option} is empty: leave it out, or say which")
+    """What is named first here comes before the others; but `bootstrap_servers` before all. They
+    are empty where no broker is to be asked."""
+    check_is_said("--profile", profile)
     layers: list[tuple[str, Settings]] = [("", _checked_arguments(given))]
     if command_config is not None:
         layers.append((f"{command_config}: ", _of_kafkas_file(command_config)))
