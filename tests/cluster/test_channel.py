@@ -24,8 +24,12 @@ class SilentEnd:
     def write(self, data: bytes, /) -> None:
         pass
 
-    def place(self, data: bytes, /) -> bool:
+    @property
+    def may_place(self) -> bool:
         return False
+
+    def place(self, data: bytes, /) -> bool:
+        raise AssertionError("nothing may be placed here")
 
     def close(self) -> None:
         self.is_closed = True

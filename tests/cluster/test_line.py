@@ -22,12 +22,20 @@ class FakeChannel:
     def __init__(self) -> None:
         self.is_closed = False
         self.answer: Callable[[AnyAnswer], None]
+        self.may_place = False
+        self.signed_count = self.written_count = 0
 
     def signed(self, request: Numbered) -> bytes:
+        self.signed_count += 1
         return b""
 
     def write(self, data: bytes) -> None:
-        pass
+        self.written_count += 1
+
+    def place(self, data: bytes) -> bool:
+        if self.may_place:
+            self.written_count += 1
+        return self.may_place
 
     def close(self) -> None:
         self.is_closed = True
@@ -131,3 +139,11 @@ async def test_an_answer_that_is_not_understood_is_that_of_its_call_alone(
         await first
     assert await second == Ready(7)
     assert line.is_open
+
+
+@with_line
+async def test_what_is_signed_is_written(channel: FakeChannel, line: Line) -> None:
+    """Its code counts what was signed before: with a gap the other end closes the connection."""
+    for channel.may_place in (False, True):
+        assert line.tell(Prepare()) is channel.may_place
+        assert channel.signed_count == channel.written_count == channel.may_place

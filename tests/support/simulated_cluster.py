@@ -138,8 +138,12 @@ class _Writer:
     def write(self, data: bytes, /) -> None:
         self._line.call(data)
 
-    def place(self, data: bytes, /) -> bool:
+    @property
+    def may_place(self) -> bool:
         return False
+
+    def place(self, data: bytes, /) -> bool:
+        raise AssertionError("nothing may be placed here")
 
     def close(self) -> None:
         self._line.abort()

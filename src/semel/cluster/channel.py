@@ -45,9 +45,14 @@ class Wire(Protocol):
 
     def write(self, data: bytes, /) -> None: ...
 
+    @property
+    def may_place(self) -> bool:
+        """Whether what is written now may be there at once: to be asked before it is signed, as
+        what is signed has to be written."""
+
     def place(self, data: bytes, /) -> bool:
         """Write it; whether the other end surely has it before anything that is said later over
-        another connection. It may be written if not, too."""
+        another connection."""
 
     def close(self) -> None: ...
 
@@ -79,9 +84,11 @@ class _Socket(asyncio.Protocol):
     def write(self, data: bytes, /) -> None:
         self._transport.write(data)
 
+    @property
+    def may_place(self) -> bool:
+        return self._is_on_machine and not self._transport.get_write_buffer_size()
+
     def place(self, data: bytes, /) -> bool:
-        if not self._is_on_machine or self._transport.get_write_buffer_size():
-            return False
         self._transport.write(data)
         return not self._transport.get_write_buffer_size()
 
@@ -195,6 +202,11 @@ class Channel:
 
     def write(self, said: bytes) -> None:
         self._wire.write(said)
+
+    @property
+    def may_place(self) -> bool:
+        """As `Wire.may_place`."""
+        return self._wire.may_place
 
     def place(self, said: bytes) -> bool:
         """As `Wire.place`."""

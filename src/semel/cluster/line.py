@@ -63,7 +63,7 @@ class Line:
     def tell(self, request: AnyRequest) -> bool:
         """Say what needs no answer; whether it is there before whatever is said later on other
         ways. If not, it may arrive or not."""
-        if not self.is_open or not self._outbox.is_empty:
+        if not self.is_open or not self._outbox.is_empty or not self._channel.may_place:
             return False
         return self._channel.place(
             self._channel.signed(Numbered(UNANSWERED, messages.encode(request)))

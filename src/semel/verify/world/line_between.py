@@ -24,10 +24,13 @@ class LineBetween:
     def write(self, data: bytes, /) -> None:
         self._wire.to_broker.write(data)
 
-    def place(self, data: bytes, /) -> bool:
-        if self._is_on_machine:
-            self._wire.to_broker.write(data)
+    @property
+    def may_place(self) -> bool:
         return self._is_on_machine
+
+    def place(self, data: bytes, /) -> bool:
+        self._wire.to_broker.write(data)
+        return True
 
     def close(self) -> None:
         self._wire.to_broker.end()
