@@ -11,6 +11,7 @@ loop goes on meanwhile.
 import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from semel.errors import CorruptJournal
@@ -25,7 +26,7 @@ from semel.log.producers import NotRemembered
 from semel.log.transactions import Aborted, AbortedTransaction, in_order
 from semel.records import batch as record_batch
 from semel.records.batch import NO_TIMESTAMP_MS, BatchHeader
-from semel.types import Buffer, Offset
+from semel.types import Buffer, Offset, Position
 from semel.volumes.store import VolumeStore
 
 Result = TypeVar("Result")
@@ -94,15 +95,18 @@ MOVES_MAX = 3
 """Batches may be settled in a volume, and that replaced by another, while they are being read."""
 
 
-BACKFILL_BYTES: Final = 128 * 1024
+BACKFILL_BYTES: Final = 64 * 1024
 """Of old data in one answer beside producers. It takes the loop about as long as a sync takes."""
 
 CALM_AFTER: Final = 512
-"""Answers without a frame between them until none is expected: 64 MiB in small ones."""
+"""Answers without a frame between them until none is expected: 32 MiB in small ones."""
 
 
-BACKFILL_PAUSE_S: Final = 0.004
+BACKFILL_PAUSE_S: Final = 0.002
 """Between two such answers, in which producers have the loop for themselves."""
+
+WRITE_AWAITED_S: Final = 0.001
+"""So much longer at most, until something is written: while that is synced the loop is idle."""
 
 
 class Backfill:
@@ -110,8 +114,8 @@ class Backfill:
 
     To read, copy and send a megabyte takes the loop longer than a sync, and who reads old data
     asks for the next at once. So while others append, it is given in small answers, with pauses
-    between them. How long others have not appended is counted and not timed, so that a slow disk
-    is given longer.
+    between them, and behind a write, where producers wait for the disk and not for the loop. How
+    long others have not appended is counted and not timed, so that a slow disk is given longer.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -132,10 +136,21 @@ class Backfill:
 
     async def turn(self) -> None:
         """Of a small answer; whoever asks next waits longer."""
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         at = max(now, self._next_at)
         self._next_at = at + BACKFILL_PAUSE_S
         await asyncio.sleep(at - now)
+        written: asyncio.Future[None] = loop.create_future()
+        self._journal.when_written(Position(self._journal.written + 1), partial(_give, written))
+        patience = loop.call_later(WRITE_AWAITED_S, _give, written)
+        await written
+        patience.cancel()
+
+
+def _give(awaited: "asyncio.Future[None]") -> None:
+    if not awaited.done():
+        awaited.set_result(None)
 
 
 class PartitionLog:
