@@ -283,12 +283,18 @@ def beside_strangers(plan: Plan) -> Iterator[Figure]:
                     # What may be used at once is used first.
                     rate()
                     beside.append(rate())
+            # Each with the one before it: a machine is not from minute to minute what it was.
+            ratios = [its / others for its, others in zip(beside, alone, strict=True)]
             yield Figure(
                 f"rate beside {name} / alone",
-                # Other work on the machine makes them less, and never more.
-                max(beside) / max(alone),
+                statistics.median(ratios),
                 ">= 0.8",
-                {"alone_per_s": max(alone), "beside_per_s": max(beside)},
+                {
+                    "alone_per_s": statistics.median(alone),
+                    "beside_per_s": statistics.median(beside),
+                    "least": min(ratios),
+                    "most": max(ratios),
+                },
             )
 
 
