@@ -8,7 +8,15 @@ import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from support.clients import DEADLINE_S, Confluent, Count, Sent, confluent_consumer, poll_messages
+from support.clients import (
+    DEADLINE_S,
+    Confluent,
+    Count,
+    Sent,
+    close,
+    confluent_consumer,
+    poll_messages,
+)
 
 MANUAL = {"enable.auto.commit": False, "heartbeat.interval.ms": 200}
 """A member learns of a rebalance at its next heartbeat."""
@@ -52,7 +60,7 @@ def test_members_share_the_partitions_and_inherit_those_of_one_that_leaves(
             member.subscribe([topic])
         shares = poll_until_split([*members, leaver], 3)
         assert [len(share) for share in shares] == [1, 1, 1]
-        leaver.close()
+        close(leaver)
         assert sorted(len(share) for share in poll_until_split(members, 3)) == [1, 2]
 
 
