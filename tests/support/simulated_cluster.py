@@ -423,7 +423,8 @@ class SimulatedCluster:
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             suspended: Any = task.get_coro()
-            if inspect.getcoroutinestate(suspended) == inspect.CORO_CREATED:
+            is_compiled = not inspect.iscoroutine(suspended)
+            if not is_compiled and inspect.getcoroutinestate(suspended) == inspect.CORO_CREATED:
                 # Nor has it begun with what it was given.
                 for given in suspended.cr_frame.f_locals.values():
                     if inspect.iscoroutine(given):
