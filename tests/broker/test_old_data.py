@@ -306,11 +306,29 @@ def size_of(data: PartitionData) -> int:
 
 async def fetch_large(broker: Broker) -> PartitionData:
     """From a client that would rather wait than get less than half of it."""
-    asked = [FetchTopic("t", [wanted(2, 0)])]
+    (found,) = await fetch_several(broker, wanted(2, 0))
+    return found
+
+
+async def fetch_several(broker: Broker, *partitions: FetchPartition) -> list[PartitionData]:
+    asked = [FetchTopic("t", [*partitions])]
     request = FetchRequest(None, -1, 60_000, 2**19, 2**20, 0, topics=asked)
     (topic,) = (await call(broker, "fetch", 11, request)).responses
     found: list[PartitionData] = topic.partitions
-    return found[0]
+    return found
+
+
+def test_beside_producers_a_small_answer_is_for_all_partitions_together() -> None:
+    async def scenario(broker: Broker, device: ColdDisk, written: Written) -> None:
+        await fetch_large(broker)
+        await write(broker, b"one more", 0, 1)
+        for first, second in ((2, 0), (0, 2)):
+            found = await fetch_several(broker, wanted(first, 0), wanted(second, 0))
+            sizes = [size_of(each) if each.records else 0 for each in found]
+            assert sizes[0] > 0
+            assert sum(sizes) <= BACKFILL_BYTES
+
+    with_old_data(scenario)
 
 
 def test_beside_producers_old_data_is_given_in_small_answers_until_they_rest() -> None:

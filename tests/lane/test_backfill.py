@@ -6,7 +6,7 @@ from random import Random
 from typing import cast
 
 from semel.journal.seam import Journal
-from semel.lane.partition_log import BACKFILL_PAUSE_S, WRITE_AWAITED_S, Backfill
+from semel.lane.partition_log import BACKFILL_BYTES, BACKFILL_PAUSE_S, WRITE_AWAITED_S, Backfill
 from semel.types import Position
 from support.seeded_loop import run
 
@@ -35,7 +35,7 @@ class Written:
 def test_an_answer_leaves_right_behind_a_write() -> None:
     async def scenario() -> None:
         journal = Written()
-        turn = asyncio.ensure_future(Backfill(cast(Journal, journal)).turn())
+        turn = asyncio.ensure_future(Backfill(cast(Journal, journal)).turn(BACKFILL_BYTES))
         await asyncio.sleep(WRITE_AWAITED_S / 2)
         assert not turn.done(), "the loop is the producers' until something is written"
         journal.write()
@@ -50,7 +50,7 @@ def test_where_nothing_is_written_an_answer_waits_no_longer_than_that() -> None:
         loop = asyncio.get_running_loop()
         backfill = Backfill(cast(Journal, Written()))
         for turns in range(1, 4):
-            await backfill.turn()
+            await backfill.turn(BACKFILL_BYTES)
             longest_s = WRITE_AWAITED_S * turns + BACKFILL_PAUSE_S * (turns - 1)
             assert loop.time() <= longest_s + TICK_S
 
@@ -64,7 +64,7 @@ def test_many_who_read_take_turns() -> None:
         given: list[int] = []
 
         async def read(number: int) -> None:
-            await backfill.turn()
+            await backfill.turn(BACKFILL_BYTES)
             given.append(number)
 
         async with asyncio.TaskGroup() as readers:
@@ -76,5 +76,36 @@ def test_many_who_read_take_turns() -> None:
                 await asyncio.sleep(TICK_S)
                 assert len(given) == number + 1
                 await asyncio.sleep(BACKFILL_PAUSE_S - TICK_S)
+
+    run(Random(1), scenario())
+
+
+def test_who_has_gone_leaves_no_turn_behind() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        backfill = Backfill(cast(Journal, Written()))
+        await backfill.turn(BACKFILL_BYTES)
+        gone = [asyncio.ensure_future(backfill.turn(BACKFILL_BYTES)) for _ in range(5_000)]
+        await asyncio.sleep(TICK_S)
+        for each in gone:
+            each.cancel()
+        begun_s = loop.time()
+        await backfill.turn(BACKFILL_BYTES)
+        assert loop.time() - begun_s <= BACKFILL_PAUSE_S + WRITE_AWAITED_S + TICK_S
+
+    run(Random(1), scenario())
+
+
+def test_behind_a_large_answer_producers_have_a_longer_pause() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        backfill = Backfill(cast(Journal, Written()))
+        await backfill.turn(10 * BACKFILL_BYTES)
+        begun_s = loop.time()
+        await backfill.turn(1)
+        assert loop.time() - begun_s >= 10 * BACKFILL_PAUSE_S - WRITE_AWAITED_S
+        begun_s = loop.time()
+        await backfill.turn(1)
+        assert loop.time() - begun_s <= BACKFILL_PAUSE_S + WRITE_AWAITED_S + TICK_S
 
     run(Random(1), scenario())

@@ -9,7 +9,7 @@ loop goes on meanwhile.
 """
 
 import asyncio
-import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
@@ -52,7 +52,16 @@ class Wanted:
 class Found:
     """What there is to read of some partitions."""
 
-    __slots__ = ("damage", "extents", "is_cut", "old_size", "size", "sizes", "wanted")
+    __slots__ = (
+        "damage",
+        "extents",
+        "is_beside_producers",
+        "is_cut",
+        "old_size",
+        "size",
+        "sizes",
+        "wanted",
+    )
 
     def __init__(self, wanted: Sequence[Wanted]) -> None:
         self.wanted = wanted
@@ -63,7 +72,9 @@ class Found:
         self.sizes: list[int] = []
         """For each, the bytes of its batches."""
         self.old_size = 0
-        """Bytes of what is not in memory."""
+        """Bytes of what is not in memory, as far as that is more than a little."""
+        self.is_beside_producers: bool | None = None
+        """It has such bytes, and others append meanwhile; None if it has none."""
         self.is_cut = False
         """There is more, which was left for the next time as others wait for the loop."""
         self.damage: dict[int, Damage] = {}
@@ -96,14 +107,18 @@ MOVES_MAX = 3
 
 
 BACKFILL_BYTES: Final = 64 * 1024
-"""Of old data in one answer beside producers. It takes the loop about as long as a sync takes."""
+"""Of old data in one answer beside producers, if a batch is not larger. It takes the loop about as
+long as a sync takes."""
+
+FREE_BYTES: Final = 16 * 1024
+"""An answer with no more of old data takes no longer than others do."""
 
 CALM_AFTER: Final = 512
 """Answers without a frame between them until none is expected: 32 MiB in small ones."""
 
-
 BACKFILL_PAUSE_S: Final = 0.002
-"""Between two such answers, in which producers have the loop for themselves."""
+"""Behind such an answer, in which producers have the loop for themselves; longer behind a larger
+one."""
 
 WRITE_AWAITED_S: Final = 0.001
 """So much longer at most, until something is written: while that is synced the loop is idle."""
@@ -113,9 +128,9 @@ class Backfill:
     """How much of old data one answer may have, and when it is given.
 
     To read, copy and send a megabyte takes the loop longer than a sync, and who reads old data
-    asks for the next at once. So while others append, it is given in small answers, with pauses
-    between them, and behind a write, where producers wait for the disk and not for the loop. How
-    long others have not appended is counted and not timed, so that a slow disk is given longer.
+    asks for the next at once. So while others append, it is given in small answers, by turns, with
+    pauses between them, and behind a write, where producers wait for the disk and not for the loop.
+    How long others have not appended is counted and not timed, so that a slow disk is given longer.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -123,29 +138,54 @@ class Backfill:
         self._frames_seen: int | None = None
         """When old data was last asked for."""
         self._answers_since = CALM_AFTER
-        self._next_at = 0.0
+        self._turns: deque[tuple[asyncio.Future[None], int]] = deque()
+        """Who waits, in their order, and for how many bytes; those who have gone as well, until it
+        would be their turn."""
+        self._free_at = 0.0
+        """When the next may have its turn."""
+        self._timer: asyncio.TimerHandle | None = None
 
-    def answer_bytes_max(self) -> int:
-        """Of the next answer."""
+    def is_beside_producers(self) -> bool:
+        """Asked once for each answer."""
         frames = self._journal.frames_appended
         if self._frames_seen not in (None, frames):
             self._answers_since = 0
         self._frames_seen = frames
         self._answers_since += 1
-        return BACKFILL_BYTES if self._answers_since <= CALM_AFTER else sys.maxsize
+        return self._answers_since <= CALM_AFTER
 
-    async def turn(self) -> None:
-        """Of a small answer; whoever asks next waits longer."""
+    async def turn(self, size: int) -> None:
+        """Of an answer with so many bytes."""
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        at = max(now, self._next_at)
-        self._next_at = at + BACKFILL_PAUSE_S
-        await asyncio.sleep(at - now)
+        if self._turns or loop.time() < self._free_at:
+            called: asyncio.Future[None] = loop.create_future()
+            self._turns.append((called, size))
+            self._plan(loop)
+            await called
+        else:
+            self._take(loop.time(), size)
         written: asyncio.Future[None] = loop.create_future()
         self._journal.when_written(Position(self._journal.written + 1), partial(_give, written))
         patience = loop.call_later(WRITE_AWAITED_S, _give, written)
         await written
         patience.cancel()
+
+    def _take(self, now_s: float, size: int) -> None:
+        self._free_at = now_s + BACKFILL_PAUSE_S * max(1.0, size / BACKFILL_BYTES)
+
+    def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._turns and self._timer is None:
+            self._timer = loop.call_at(self._free_at, self._call_next, loop)
+
+    def _call_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        while self._turns:
+            called, size = self._turns.popleft()
+            if not called.done():
+                self._take(loop.time(), size)
+                called.set_result(None)
+                break
+        self._plan(loop)
 
 
 def _give(awaited: "asyncio.Future[None]") -> None:
@@ -201,7 +241,7 @@ class PartitionLog:
             size = 0
             for _, batch_size in extents:
                 size += batch_size
-            if size > BACKFILL_BYTES and self._is_old(extents):
+            if found.size + size > FREE_BYTES and extents and self._is_old(extents):
                 size = self._cut(found, extents, size)
             # The first batch of all is given whole whatever its size, or its reader would never
             # get past it; the others have to fit.
@@ -217,11 +257,15 @@ class PartitionLog:
         return first < self._journal.held_from or first >= VOLUMES_FROM
 
     def _cut(self, found: Found, extents: list[tuple[int, int]], size: int) -> int:
-        """Leave of old data what makes a small answer, if it has to be; returns its size."""
-        left = self._backfill.answer_bytes_max() - found.old_size
-        while size > left and len(extents) > 1:
-            size -= extents.pop()[1]
-            found.is_cut = True
+        """Leave of old data what makes a small answer, if it has to be, but one batch at least in
+        each; returns its size."""
+        if found.is_beside_producers is None:
+            found.is_beside_producers = self._backfill.is_beside_producers()
+        if found.is_beside_producers:
+            left = BACKFILL_BYTES - found.old_size
+            while size > left and len(extents) > (0 if found.old_size else 1):
+                size -= extents.pop()[1]
+                found.is_cut = True
         found.old_size += size
         return size
 
@@ -229,7 +273,7 @@ class PartitionLog:
 
     def read_now(self, found: Found, *, with_aborted: bool) -> list[Stored | Damage] | None:
         """For each that was wanted. None if the disk, or its turn, has to be waited for."""
-        if found.is_cut:
+        if found.is_beside_producers:
             return None
         extents = found.sorted_extents()
         try:
@@ -270,8 +314,8 @@ class PartitionLog:
     async def read(self, found: Found, *, with_aborted: bool) -> list[Stored | Damage]:
         """As `read_now`. Together: batches that were written at one time lie side by side, whosever
         they are. Only if that fails each partition is read alone."""
-        if found.is_cut:
-            await self._backfill.turn()
+        if found.is_beside_producers:
+            await self._backfill.turn(found.old_size)
         extents = found.sorted_extents()
         try:
             batches = await self._stored.read_all(extents)
