@@ -279,6 +279,34 @@ def test_a_partition_that_is_not_there_is_told_from_one_that_is_empty(
     assert run("log", "dump", folder, "-p", "unused-1")[0] == 1
 
 
+def test_a_lane_that_is_not_there_is_told(run: Run, folder: Path) -> None:
+    for lane in (-1, 1):
+        code, out, err = run("log", "dump", folder, "--lane", lane)
+        assert (code, out, err) == (2, "", f"semel: --lane {lane}: {folder} has 1 lane\n")
+
+
+def test_a_partition_is_looked_for_in_all_lanes(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Broker(data=data, workers=2) as broker:
+        topics.create(broker.bootstrap_servers, "news", 2)
+        for number in range(2):
+            topics.fill(broker.bootstrap_servers, "news", [b"one"], number)
+    lanes = {}
+    for number in range(2):
+        code, out, said = run("log", "dump", data, "-p", f"news-{number}", "--json")
+        (found,) = (batch for line in out.splitlines() for batch in json.loads(line)["entries"])
+        assert (code, found["partition"]) == (0, f"news-{number}")
+        (lane,) = (lane for lane in "01" if said == f"semel: what follows is of lane {lane}\n")
+        assert dumped(run, data, "-p", f"news-{number}", "--lane", lane) == [json.loads(out)]
+        lanes[number] = lane
+    assert set(lanes.values()) == {"0", "1"}
+    elsewhere = run("log", "dump", data, "-p", "news-1", "--lane", lanes[0])
+    assert elsewhere[:2] == (0, "")
+    code, out, err = run("log", "dump", data, "-p", "newss-1")
+    assert (code, out) == (1, "")
+    assert err == "semel: there is no partition 'newss-1'; did you mean 'news-1'?\n"
+
+
 def test_lines_to_read(run: Run, folder: Path) -> None:
     code, out, _ = run("log", "dump", folder, "--partition", "orders-0", "--records")
     assert code == 0

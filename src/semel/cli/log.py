@@ -5,7 +5,7 @@ What reads them is imported when it is asked for: the other commands have no use
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from semel.cli.numbers import whole_number
-from semel.cli.output import complain, in_words, progress, say, say_json
-from semel.errors import ConfigError, FolderInUse, NewerFormat
+from semel.cli.output import complain, in_words, note, progress, say, say_json
+from semel.errors import ConfigError, FolderInUse, NewerFormat, UnknownTopicOrPartition
 from semel.spelling import noun
 
 if TYPE_CHECKING:
     from semel.journal.file.check import Finding
     from semel.journal.file.salvaging import SalvagingDevice
+    from semel.lane.dump import Shown
 
 app = App(name="log", help="Check, show and back up the files of a data folder.")
 
@@ -133,11 +134,12 @@ def dump(
         ),
     ] = 0,
     lane: Annotated[
-        int,
+        int | None,
         Parameter(
-            converter=whole_number, help="Which lane of a folder that has several (default: 0)."
+            converter=whole_number,
+            help="Which lane of a folder that has several (default: 0; of a partition, all).",
         ),
-    ] = 0,
+    ] = None,
     records: Annotated[
         bool, Parameter(negative="", help="Show the records of each batch too.")
     ] = False,
@@ -151,31 +153,62 @@ def dump(
     says what they mean.
     """
     from semel.cli.frame_format import frame_as_json, frame_in_words
-    from semel.journal.file.disk import FileDevice, require_data_folder
-    from semel.lane.dump import dump as dump_folder
 
     if partition is not None and not re.fullmatch(r".+-\d+", partition):
         raise ConfigError(f"--partition {partition}: name it as orders-0")
-    device = FileDevice(_folder_of(folder, lane))
-    try:
-        require_data_folder(device)
-        for shown in dump_folder(device, from_position, partition):
-            if as_json:
-                say_json(frame_as_json(shown, records=records))
-            else:
-                for line in frame_in_words(shown, records=records):
-                    say(line)
-    finally:
-        device.stop()
+    if partition is None or lane is not None:
+        found = _frames(folder, lane or 0, from_position, partition)
+    else:
+        found = _frames_of(partition, folder, from_position)
+    for shown in found:
+        if as_json:
+            say_json(frame_as_json(shown, records=records))
+        else:
+            for line in frame_in_words(shown, records=records):
+                say(line)
     return 0
 
 
-def _folder_of(folder: Path, lane: int) -> Path:
-    from semel.journal.file.lane_folders import lane_count, lane_folder
+def _frames(
+    folder: Path, lane: int, from_position: int, partition: str | None
+) -> "Iterator[Shown]":
+    from semel.journal.file.disk import FileDevice, require_data_folder
+    from semel.journal.file.lane_folders import lane_folder
+    from semel.lane.dump import dump as dump_folder
 
-    if not 0 <= lane < (count := lane_count(folder) if folder.is_dir() else 1):
+    count = _lane_count_to_show(folder)
+    if not 0 <= lane < count:
         raise ConfigError(f"--lane {lane}: {folder} has {count} {noun(count, 'lane')}")
-    return lane_folder(folder, lane)
+    device = FileDevice(lane_folder(folder, lane))
+    try:
+        require_data_folder(device)
+        yield from dump_folder(device, from_position, partition)
+    finally:
+        device.stop()
+
+
+def _frames_of(partition: str, folder: Path, from_position: int) -> "Iterator[Shown]":
+    """In whichever lane it lies, which is told: each lane counts the bytes of its own journal."""
+    count = _lane_count_to_show(folder)
+    refusals: list[UnknownTopicOrPartition] = []
+    for lane in range(count):
+        is_told = count == 1
+        try:
+            for shown in _frames(folder, lane, from_position, partition):
+                if not is_told:
+                    note(f"what follows is of lane {lane}")
+                    is_told = True
+                yield shown
+        except UnknownTopicOrPartition as error:
+            refusals.append(error)
+    if len(refusals) == count:
+        raise refusals[0]
+
+
+def _lane_count_to_show(folder: Path) -> int:
+    from semel.journal.file.lane_folders import lane_count
+
+    return lane_count(folder) if folder.is_dir() else 1
 
 
 @app.command
