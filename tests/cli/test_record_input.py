@@ -36,6 +36,9 @@ def test_a_line_is_a_record(line: str, record: Record, partition: int | None) ->
         ("plain", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ("[1]", "is not an object with key and value"),
+        ('{"value": NaN}', "has NaN, which is not JSON"),
+        ('{"value": 1, "headers": {"h": [-Infinity]}}', "has -Infinity, which is not JSON"),
+        ('{"value": [1e999]}', "has a number in its value that is too large"),
         ('{"key": "k"}', "has no value; null is the value of a tombstone"),
         ('{"valeu": 1}', "has an unknown field 'valeu'; did you mean 'value'?"),
         ('{"id": 1}', "has an unknown field 'id'; an object as the value stands under value"),
@@ -64,6 +67,15 @@ def test_a_partition_that_the_topic_does_not_have_is_told_with_its_line(
     assert (code, out) == (1, "1 record to input-p partition 1, from offset 0\n")
     assert "line 2 has 2 as its partition, and topic input-p has 2, counted from 0" in err
     assert run("consume", "input-p", "-e", "-f", "%s")[1] == "a"
+
+
+def test_a_number_that_is_none_is_told_with_its_line(run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "input-nan", "-p", "1")
+    (tmp_path / "in").write_text('{"value": 1}\n{"key": 7, "value": NaN}\n')
+    code, _, err = run("produce", "input-nan", str(tmp_path / "in"), "--input", "json")
+    assert code == 1
+    assert "line 2 has NaN, which is not JSON" in err
+    assert run("consume", "input-nan", "-e", "-f", "%s")[1] == "1"
 
 
 def contents(out: str) -> list[str]:

@@ -4,7 +4,7 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from semel.errors import SemelError
 from semel.records.records import Record, RecordHeader
@@ -30,7 +30,7 @@ class PlacedRecord(NamedTuple):
 def placed_record(line: bytes, now_ms: int) -> PlacedRecord:
     """The record of a line, and the partition if it names one."""
     try:
-        found = json.loads(line)
+        found = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise NoRecord("is not JSON") from None
     if not isinstance(found, dict):
@@ -58,6 +58,10 @@ def check_partition(placed: PlacedRecord, topic: str, partition_count: int) -> N
         )
 
 
+def _refuse_constant(name: str) -> NoReturn:
+    raise NoRecord(f"has {name}, which is not JSON")
+
+
 def _bytes(fields: Mapping[str, object], name: str) -> bytes | None:
     encoded = f"{name}_base64"
     if encoded in fields:
@@ -72,9 +76,16 @@ def _bytes(fields: Mapping[str, object], name: str) -> bytes | None:
     if value is None:
         return None
     try:
-        return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
+        return (value if isinstance(value, str) else _as_json(value)).encode()
     except UnicodeEncodeError:
         raise NoRecord(f"has a {name} with half of a surrogate pair") from None
+    except ValueError:
+        # One beyond the range of a double was read as infinite, which has no words in JSON.
+        raise NoRecord(f"has a number in its {name} that is too large") from None
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _number(fields: Mapping[str, object], name: str, possible: range, meaning: str) -> int | None:
