@@ -68,6 +68,8 @@ workers = 2
     ("content", "sentence"),
     [
         ('[serve]\nlisten-at = "x"', "unrecognized arguments: --listen-at x"),
+        ("[serve]\nephemeral = 3", r"in \[serve\]: ephemeral is true or false, and not '3'"),
+        ('[serve]\nephemeral = "yes"\nworkers = 2', "ephemeral is true or false, and not 'yes'"),
         ('[serve]\nworkers = "many"', "invalid int value: 'many'"),
         ("[serve]\nlisten.host = 1", "serve.listen must not be a table"),
         ("serve = 1", "serve must be a table"),

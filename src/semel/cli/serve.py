@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -81,6 +82,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
     in_file = options_in(options.config)
     try:
+        its_parser.check_flags(in_file)
         refused = its_parser.parse_args(in_file)
     except ConfigError as error:
         raise ConfigError(f"{options.config}: in [{OPTIONS_TABLE}]: {error}") from None
@@ -96,6 +98,14 @@ _UNKNOWN = "unrecognized arguments: "
 
 
 class _Parser(argparse.ArgumentParser):
+    def check_flags(self, told: Sequence[str]) -> None:
+        """Refuse a value behind what has none, which a file may have said."""
+        actions = self._option_string_actions
+        for option, following in pairwise(told):
+            if option in actions and actions[option].nargs == 0 and not following.startswith("--"):
+                name = option.removeprefix("--")
+                raise ConfigError(f"{name} is true or false, and not {following!r}")
+
     def error(self, message: str) -> NoReturn:
         unknown = message.removeprefix(_UNKNOWN)
         options = [each for each in self._option_string_actions if each.startswith("--")]
@@ -104,7 +114,7 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}{hint}{end} `{self.prog} --help` lists the options")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> _Parser:
     made = _Parser(
         prog="semel serve",
         description="Run a broker: a durable log that Kafka clients use.",
