@@ -16,6 +16,7 @@ import pytest
 
 from semel.app.progress import Counts, ListenerState
 from semel.cli.live import Rates, lines_of, sentence, table
+from semel.cli.run import load
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support.app_topics import Topics, numbers, topics_for
@@ -259,6 +260,15 @@ def test_a_failure_in_json_has_its_trace_in_it(folder: Path, topics: Topics) -> 
     assert told["error"].startswith("listener copy: the record at ")
     assert told["traceback"].startswith("Traceback")
     assert told["traceback"].endswith("ValueError: no good\n")
+
+
+def test_an_application_that_is_called_app_needs_no_more_than_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "billing_alone.py").write_text("from semel import App\napp = App()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert load("billing_alone") is load("billing_alone:app")
 
 
 def test_what_cannot_be_found_is_said_in_a_sentence(

@@ -86,6 +86,8 @@ def run(
 ) -> int:
     """Run an application, given as module:app, until it is told to stop.
 
+    The module alone is enough for one that is called `app` there.
+
     Brokers, TLS and SASL that are given here take the place of those that the application names.
 
     `semel app pause` pauses its listeners. SIGTERM and Ctrl-C let it finish its transactions and
