@@ -63,6 +63,25 @@ def test_what_was_printed_before_an_interruption_is_not_printed_again(
     assert run("consume", one, "-g", "cli-interrupted", "-e") == (0, "", "")
 
 
+def test_a_member_that_is_terminated_leaves_its_group(
+    run: Run, shops: tuple[str, str], semel_broker: Broker
+) -> None:
+    command = [sys.executable, "-m", "semel", "consume", shops[0], "-g", "cli-terminated"]
+    command += ["-b", semel_broker.bootstrap_servers]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(10):
+            process.stdout.readline()
+        process.terminate()
+        rest, err = process.communicate(timeout=60)
+    assert (process.returncode, rest, err) == (143, "", "")
+    _, out, _ = run("group", "describe", "cli-terminated", "--json")
+    (group,) = json.loads(out)
+    assert (group["state"], group["members"], group["lag"]) == ("Empty", [], 0)
+
+
 def test_a_group_that_reads_from_the_end_has_seen_what_was_there(
     run: Run, shops: tuple[str, str]
 ) -> None:
@@ -120,6 +139,54 @@ def test_a_group_that_had_no_offsets_is_told_when_it_is_moved(
     assert code == 0
     assert "did you mean 'cli-seeking'?" in err
     assert run("group", "seek", "cli-seeking", "--to", "end")[2] == ""
+
+
+def test_a_group_is_not_moved_to_an_offset_that_one_of_its_partitions_does_not_have(
+    run: Run, shops: tuple[str, str], tmp_path: Path
+) -> None:
+    one, _ = shops
+    seek = ["group", "seek", "cli-beyond"]
+    told = f"offset 6 is not there yet: {one}-0 ends at 5, {one}-1 ends at 5; nothing was moved"
+    assert run(*seek, "--to", "6", "-t", one) == (1, "", f"semel: {told}\n")
+    assert run("group", "describe", "cli-beyond")[0] == 1
+    run("topic", "create", "cli-late", "-p", "2")
+    (tmp_path / "in").write_text("a\nb\nc\nd\n")
+    run("produce", "cli-late", str(tmp_path / "in"))
+    run("topic", "delete-records", "cli-late", "--before", "1", "-p", "1")
+    told = "offset 0 is not there any more: cli-late-1 begins at 1; nothing was moved"
+    assert run(*seek, "--to", "0", "-t", "cli-late") == (1, "", f"semel: {told}\n")
+    assert rows(run(*seek, "--to", "2", "-t", "cli-late")[1])[1:] == [
+        ["cli-late", "0", "-", "2"],
+        ["cli-late", "1", "-", "2"],
+    ]
+    assert rows(run(*seek, "--to", "-9", "-p", "1")[1])[-1] == ["cli-late", "1", "2", "1"]
+
+
+def test_a_group_is_not_made_of_what_looks_like_a_pattern(run: Run, shops: tuple[str, str]) -> None:
+    seek = ["group", "seek", "^cli-g", "--to", "end", "-t", shops[0]]
+    assert run(*seek) == (
+        2,
+        "",
+        "semel: there is no group '^cli-g', and a group is not named by a pattern here\n",
+    )
+    assert run("group", "describe", "^cli-g")[0] == 1
+    assert run("consume", shops[0], "-g", "^cli-g", "-e")[0] == 0
+    assert run(*seek)[0] == 0
+
+
+def test_what_a_pattern_matches_is_told(run: Run, shops: tuple[str, str], tmp_path: Path) -> None:
+    _, _, err = run("group", "seek", "cli-told", "--to", "end", "-t", "^shop-")
+    assert "semel: '^shop-' matches shop-one, shop-two\n" in err
+    run("topic", "create", "cli-told-a", "cli-told-b", "cli-told-c", "-p", "1")
+    (tmp_path / "in").write_text("a\n")
+    for name in "abc":
+        run("produce", f"cli-told-{name}", str(tmp_path / "in"))
+    code, out, err = run("topic", "delete-records", "^cli-told-[ab]", "--before", "end")
+    assert (code, err) == (0, "semel: '^cli-told-[ab]' matches cli-told-a, cli-told-b\n")
+    assert [row[0] for row in rows(out)[1:]] == ["cli-told-a", "cli-told-b"]
+    assert run("topic", "delete-records", "cli-told-c", "--before", "end")[2] == ""
+    for command in (["topic", "delete-records"], ["group", "seek"]):
+        assert "begins with ^" in " ".join(run(*command, "--help")[1].split())
 
 
 def test_topics_are_named_by_a_pattern(run: Run, shops: tuple[str, str]) -> None:

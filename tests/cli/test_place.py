@@ -58,6 +58,14 @@ def test_a_range_is_two_places(text: str, begin: Place, stop: Place) -> None:
     assert parse_range(text, NOW_MS) == (begin, stop)
 
 
+@pytest.mark.parametrize("text", ["@-99999999d", "@1969-12-31", "@0001-01-01"])
+def test_a_time_before_1970_is_refused_as_such(text: str) -> None:
+    with pytest.raises(ConfigError, match="this time is before 1970"):
+        parse_place(text, NOW_MS)
+    with pytest.raises(ConfigError, match="this time is before 1970"):
+        parse_range(f"{text}:end", NOW_MS)
+
+
 @given(st.text(max_size=12))
 def test_any_text_is_a_range_or_refused_by_its_name(text: str) -> None:
     try:

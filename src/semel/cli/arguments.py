@@ -18,6 +18,7 @@ from semel.cli.connection import (
     connection_of,
 )
 from semel.cli.numbers import whole_number
+from semel.cli.output import note
 from semel.client.admin import topics
 from semel.client.admin.finding import check_partition, find_topics
 from semel.client.cluster.cluster import Cluster
@@ -29,6 +30,7 @@ from semel.client.connecting.address import (
 )
 from semel.errors import ConfigError, UnknownTopicOrPartition
 from semel.security import Security
+from semel.spelling import noun
 from semel.types import TopicPartition
 
 _Result = TypeVar("_Result")
@@ -211,6 +213,15 @@ def split_names(names: Collection[str]) -> tuple[list[str], list[str]]:
         if not _OF_PATTERNS.isdisjoint(name):
             raise ConfigError(f"{name!r} is not a name; a pattern begins with ^, as '^orders-.*'")
     return named, patterns
+
+
+def tell_matches(names: Collection[str], chosen: Iterable[TopicPartition]) -> None:
+    """Which topics the patterns among the names stand for, where what is done to them stays."""
+    named, patterns = split_names(names)
+    if patterns:
+        matched = dict.fromkeys(each.topic for each in chosen if each.topic not in named)
+        verb = noun(len(patterns), "matches", "match")
+        note(f"{', '.join(map(repr, patterns))} {verb} {', '.join(matched) or 'no others'}")
 
 
 def subscription(names: Collection[str]) -> list[str] | re.Pattern[str]:

@@ -1,5 +1,6 @@
 """`semel consume`: print the records of topics, and wait for more."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Annotated
@@ -15,9 +16,10 @@ from semel.cli.arguments import (
     parse_partition_numbers,
     subscription,
 )
+from semel.cli.main import TERMINATED
 from semel.cli.numbers import whole_number
 from semel.cli.place import END, START, offsets_of, parse_range
-from semel.cli.printout import WAIT_MS, Printout, print_for_group
+from semel.cli.printout import WAIT_MS, Printout, cancelled_by_sigterm, print_for_group
 from semel.cli.record_format import as_json, printer
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import Isolation, ends_of
@@ -108,6 +110,8 @@ def consume(
     names = (topic, *topics)
 
     async def work(cluster: Cluster) -> None:
+        if group is not None:
+            cancelled_by_sigterm()
         read = await choose_partitions(cluster, names, wanted)
         stops: dict[TopicPartition, int] = {}
         if exit_at_end:
@@ -140,7 +144,10 @@ def consume(
                 await consumer.subscribe(subscription(names))
                 await print_for_group(consumer, stops if exit_at_end else None, printout, check)
 
-    target.run(work)
+    try:
+        target.run(work)
+    except asyncio.CancelledError:
+        return TERMINATED
     return 0
 
 

@@ -11,19 +11,26 @@ from semel.cli.arguments import (
     Target,
     choose_partitions,
     parse_partition_numbers,
+    tell_matches,
 )
 from semel.cli.output import note, say_json, say_table
-from semel.cli.place import END, Place, PlaceKind, offsets_of, parse_place
+from semel.cli.place import END, Place, PlaceKind, check_is_not_behind_end, offsets_of, parse_place
 from semel.client.admin import topics
 from semel.client.cluster.cluster import Cluster
-from semel.client.cluster.offsets import beginnings_of, ends_of
-from semel.errors import OffsetOutOfRange, RequestError
+from semel.client.cluster.offsets import beginnings_of
+from semel.errors import RequestError
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
 
 def delete_records(
-    name: str,
+    name: Annotated[
+        str,
+        Parameter(
+            help="Which topic; a name that begins with ^ is a regular expression for names, and"
+            " all topics that match are shortened."
+        ),
+    ],
     /,
     *,
     before: Annotated[
@@ -46,7 +53,9 @@ def delete_records(
 
     async def work(cluster: Cluster) -> list[_Shortened]:
         wanted = await choose_partitions(cluster, [name], numbers)
-        await _check_ends(cluster, place, wanted)
+        # A cluster would shorten some partitions, and leave those that end before.
+        await check_is_not_behind_end(cluster, place, wanted, "deleted")
+        tell_matches([name], wanted)
         offsets = await _offsets_to_delete_before(cluster, place, wanted)
         prior = await beginnings_of(cluster, wanted)
         outcomes = await topics.delete_records_before(cluster, offsets)
@@ -67,20 +76,6 @@ class _Shortened(NamedTuple):
     @property
     def error(self) -> str | None:
         return str(self.outcome) if isinstance(self.outcome, RequestError) else None
-
-
-async def _check_ends(
-    cluster: Cluster, place: Place, partitions: Collection[TopicPartition]
-) -> None:
-    """A cluster would shorten some partitions, and leave those that end before."""
-    if place.kind != PlaceKind.OFFSET:
-        return
-    ends = await ends_of(cluster, partitions)
-    if short := [each for each in partitions if ends[each] < place.number]:
-        told = ", ".join(f"{each} ends at {ends[each]}" for each in short)
-        raise OffsetOutOfRange(
-            f"offset {place.number} is not there yet: {told}; nothing was deleted"
-        )
 
 
 async def _offsets_to_delete_before(

@@ -11,6 +11,7 @@ from semel.cli.arguments import (
     Target,
     choose_partitions,
     parse_partition_numbers,
+    tell_matches,
 )
 from semel.cli.output import (
     note,
@@ -22,7 +23,12 @@ from semel.cli.output import (
     say_outcomes,
     say_table,
 )
-from semel.cli.place import offsets_of, parse_place
+from semel.cli.place import (
+    check_is_not_before_start,
+    check_is_not_behind_end,
+    offsets_of,
+    parse_place,
+)
 from semel.client.admin import groups
 from semel.client.admin.groups import GroupDescription, GroupListing
 from semel.client.cluster.cluster import Cluster
@@ -82,13 +88,16 @@ def seek(
         Parameter(
             name=["-t", "--topic"],
             negative="",
-            help="Move only in this topic, even if the group has not read it yet; repeatable.",
+            help="Move only in this topic, even if the group has not read it yet; repeatable."
+            " A name that begins with ^ is a regular expression for names.",
         ),
     ] = (),
     partitions: PartitionNumbers = (),
     target: Target = DEFAULT_TARGET,
 ) -> int:
     """Move the committed offsets of a group that has no members at the moment.
+
+    An offset that one of the partitions does not have is refused, and nothing is moved.
 
     `semel group seek billing --topic orders --partitions 3 --to 42` moves it in one partition.
     """
@@ -97,11 +106,16 @@ def seek(
 
     async def work(cluster: Cluster) -> list[tuple[str, int, int | None, int]]:
         before = await groups.committed_offsets(cluster, group)
+        if group.startswith("^") and not before:
+            await _check_exists(cluster, group)
         if topic:
             partitions = await choose_partitions(cluster, topic, numbers)
         else:
             partitions = _with_numbers(group, before, numbers)
         partitions = await cluster.existing(partitions)
+        await check_is_not_behind_end(cluster, place, partitions, "moved")
+        await check_is_not_before_start(cluster, place, partitions, "moved")
+        tell_matches(topic, partitions)
         after = await offsets_of(cluster, place, partitions)
         await groups.commit_offsets(cluster, group, after)
         if not before:
@@ -161,6 +175,14 @@ def delete(group: str, /, *more: str, target: Target = DEFAULT_TARGET) -> int:
         return await groups.delete(cluster, [group, *more])
 
     return say_outcomes("group", target.run(work), "deleted", as_json=target.as_json)
+
+
+async def _check_exists(cluster: Cluster, group: str) -> None:
+    """Of what looks like a pattern, and would be the name of a new group."""
+    if (await groups.describe(cluster, group)).state == groups.DEAD:
+        raise ConfigError(
+            f"there is no group {group!r}, and a group is not named by a pattern here"
+        )
 
 
 def _with_numbers(

@@ -1,6 +1,7 @@
 """The entry of `semel`: picks the command, and turns failures into a sentence and an exit code.
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted, 141 nobody reads.
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted, 141 nobody reads,
+143 terminated.
 """
 
 import os
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
+TERMINATED = 143
 PIPE_BROKEN = 141
 _OWN_OPTIONS = ("--help", "-h", "--version", "-V")
 

@@ -11,14 +11,14 @@ FROM:TO | :TO               a range; TO is not read any more
 
 import enum
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from semel.cli.times import parse_duration_ms
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import beginnings_of, ends_of, offsets_at_or_end
-from semel.errors import ConfigError
+from semel.errors import ConfigError, OffsetOutOfRange
 from semel.types import TopicPartition
 
 _STARTS = frozenset({"start", "beginning", "earliest", "oldest"})
@@ -49,6 +49,7 @@ def parse_place(text: str, now_ms: int) -> Place:
         raise ConfigError(
             f"{text!r} is not a place: give start, end, an offset, +N, -N or @TIME{_times(text)}"
         )
+    _check_times(text, place)
     return place
 
 
@@ -56,6 +57,7 @@ def parse_range(text: str, now_ms: int) -> tuple[Place, Place | None]:
     """Where to begin, and where to stop if that is said too."""
     place = _parse(text, now_ms)
     if place is not None:
+        _check_times(text, place)
         return place, None
     # Times have colons too, so the one that parts the range is found by trying.
     for colon in (match.start() for match in re.finditer(":", text)):
@@ -64,6 +66,7 @@ def parse_range(text: str, now_ms: int) -> tuple[Place, Place | None]:
             right = f"@{right}"
         begin, stop = _parse(left, now_ms) if left else START, _parse(right, now_ms)
         if begin is not None and stop is not None:
+            _check_times(text, begin, stop)
             if begin.kind == stop.kind and begin.number > stop.number:
                 raise ConfigError(f"{text!r} ends before it begins")
             return begin, stop
@@ -71,6 +74,12 @@ def parse_range(text: str, now_ms: int) -> tuple[Place, Place | None]:
         f"{text!r} is not a place or a range: give start, end, N, +N, -N, @TIME or A:B"
         f"{_times(text)}"
     )
+
+
+def _check_times(text: str, *places: Place) -> None:
+    # A broker takes negative times for other questions, or for none.
+    if any(place.kind == PlaceKind.MOMENT and place.number < 0 for place in places):
+        raise ConfigError(f"{text!r}: this time is before 1970")
 
 
 def _times(text: str) -> str:
@@ -95,6 +104,34 @@ async def offsets_of(
         partition: min(max(origins[partition] + place.number, starts[partition]), ends[partition])
         for partition in partitions
     }
+
+
+async def check_is_not_behind_end(
+    cluster: Cluster, place: Place, partitions: Collection[TopicPartition], done: str
+) -> None:
+    """Of an offset; what is not `done` to any partition if one of them ends before it."""
+    if place.kind != PlaceKind.OFFSET:
+        return
+    ends = await ends_of(cluster, partitions)
+    short = [f"{each} ends at {ends[each]}" for each in partitions if ends[each] < place.number]
+    _check_none(short, f"offset {place.number} is not there yet", done)
+
+
+async def check_is_not_before_start(
+    cluster: Cluster, place: Place, partitions: Collection[TopicPartition], done: str
+) -> None:
+    if place.kind != PlaceKind.OFFSET:
+        return
+    starts = await beginnings_of(cluster, partitions)
+    late = [
+        f"{each} begins at {starts[each]}" for each in partitions if starts[each] > place.number
+    ]
+    _check_none(late, f"offset {place.number} is not there any more", done)
+
+
+def _check_none(found: Iterable[str], sentence: str, done: str) -> None:
+    if told := ", ".join(found):
+        raise OffsetOutOfRange(f"{sentence}: {told}; nothing was {done}")
 
 
 def _parse(text: str, now_ms: int) -> Place | None:

@@ -1,6 +1,7 @@
 """What `semel consume` prints, and how it reads as a member of a group."""
 
 import asyncio
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
@@ -46,6 +47,19 @@ class Printout:
             if self._left is not None:
                 self._left -= 1
         out.flush()
+
+
+def cancelled_by_sigterm() -> None:
+    """Let SIGTERM end this task as Ctrl-C does, so that a member leaves its group: the others would
+    wait for it until its session times out. A second one ends the process at once."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "this is called within one"
+
+    def cancel() -> None:
+        loop.remove_signal_handler(signal.SIGTERM)
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, cancel)
 
 
 async def print_for_group(
