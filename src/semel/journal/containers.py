@@ -135,6 +135,17 @@ class Containers:
         for _, stretch, row in self._stretches(partition, offset, floor):
             yield from stretch.in_cuts(row)
 
+    def begun(self, partition: int, offset: int) -> tuple[Stretch, int] | None:
+        """Rows at hand, and which of them is the first that `spans` gives; None if that takes more
+        to tell. Where most reads of old data begin, and end."""
+        found = self._row(partition, offset)
+        if found is None:
+            return None
+        _, stretch, row = found
+        if stretch is None or row < stretch.first or not stretch.is_at_hand:
+            return None
+        return stretch, row + stretch.ends_before(row, offset)
+
     def bases_from(self, partition: int, offset: int) -> list[int]:
         """Of those with batches that `spans` gives."""
         return [self._bases[number] for number, _, _ in self._stretches(partition, offset, 0)]

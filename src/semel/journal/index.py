@@ -138,6 +138,16 @@ class BatchIndex:
                 stop = bisect_left(rows.base_offsets, below_offset, first)
                 _fill(found, rows.positions, rows.sizes, first, stop, size_max)
                 return found
+        if partition not in self._compacted.parts:
+            begun = self._containers.begun(partition, from_offset)
+            if begun is not None:
+                stretch, first = begun
+                stop = bisect_left(stretch.base_offsets, below_offset, first, stretch.stop)
+                left = _fill(found, stretch.positions, stretch.sizes, first, stop, size_max)
+                if stop < stretch.stop or left < 0:
+                    return found
+                # There may be more behind these.
+                found.clear()
         for span in self.spans(partition, from_offset):
             below = bisect_left(span.base_offsets, below_offset, span.first, span.stop)
             size_max = _fill(found, span.positions, span.sizes, span.first, below, size_max)

@@ -84,15 +84,20 @@ class Stretch(NamedTuple):
     def location(self, row: int) -> Location:
         return Location(self.base_offsets[row], self.positions[row], self.sizes[row])
 
+    @property
+    def is_at_hand(self) -> bool:
+        """Where these rows begin and lie can be told without finding the page of each."""
+        return not (
+            isinstance(self.base_offsets, Column)
+            or isinstance(self.positions, Column)
+            or isinstance(self.sizes, Column)
+        )
+
     def without_pages(self, first: int, stop: int) -> "Stretch":
         """Where these rows begin and lie, in columns that are at hand: who goes through many should
         not find the page of each."""
         offsets, positions, sizes = self.base_offsets, self.positions, self.sizes
-        if not (
-            isinstance(offsets, Column)
-            or isinstance(positions, Column)
-            or isinstance(sizes, Column)
-        ):
+        if self.is_at_hand:
             return Stretch(offsets, positions, (), sizes, (), (), first, stop)
         return Stretch(
             copied(offsets, first, stop),

@@ -113,8 +113,9 @@ long as a sync takes."""
 FREE_BYTES: Final = 16 * 1024
 """An answer with no more of old data takes no longer than others do."""
 
-CALM_AFTER: Final = 512
-"""Answers without a frame between them until none is expected: 32 MiB in small ones."""
+CALM_AFTER: Final = 32
+"""Answers without a frame between them until none is expected: some 0.1 s. Were they more, who
+reads a backlog and commits its offsets now and then would be taken for a producer."""
 
 BACKFILL_PAUSE_S: Final = 0.002
 """Behind such an answer, in which producers have the loop for themselves; longer behind a larger
