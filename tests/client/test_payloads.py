@@ -2,6 +2,7 @@
 
 import asyncio
 import enum
+import math
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,6 +115,11 @@ def test_what_does_not_fit_is_refused_with_what_is_wrong(
 class Opaque: ...
 
 
+@dataclass
+class Priced:
+    price: float
+
+
 @pytest.mark.parametrize("kind", [Opaque, "Line", 3, None])
 def test_a_type_that_nothing_can_be_read_as_is_refused_at_once(kind: Any) -> None:
     with pytest.raises(ConfigError, match=r"cannot be read as|None is no type"):
@@ -124,6 +130,15 @@ def test_a_type_that_nothing_can_be_read_as_is_refused_at_once(kind: Any) -> Non
 def test_what_cannot_be_written_is_refused(content: object) -> None:
     with pytest.raises(TypeError, match=r"cannot be written .*or a serializer"):
         encode(content)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("wrap", [float, lambda number: {"a": [None, (number,)]}, Priced])
+def test_a_number_that_json_does_not_have_is_refused(
+    number: float, wrap: Callable[[float], object]
+) -> None:
+    with pytest.raises(TypeError, match=rf"cannot be written \(JSON has no number {number}\)"):
+        encode(wrap(number))
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ X | None                       also a record without a value, or without a key
 
 from collections.abc import Callable
 from functools import reduce
+from math import isfinite
 from operator import or_
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
@@ -132,6 +133,26 @@ def _of_model(content: object) -> object:
 _ENCODER = msgspec.json.Encoder(enc_hook=_of_model)
 
 
+def _encode_json(content: object) -> bytes:
+    made = _ENCODER.encode(content)
+    # The encoder writes null for a number that JSON does not have: a reader would find none.
+    if b"null" in made:
+        _check_finite(msgspec.to_builtins(content, enc_hook=_of_model))
+    return made
+
+
+def _check_finite(content: object) -> None:
+    if isinstance(content, float):
+        if not isfinite(content):
+            raise ValueError(f"JSON has no number {content}")
+    elif isinstance(content, dict):
+        for each in content.values():
+            _check_finite(each)
+    elif isinstance(content, list | tuple | set | frozenset):
+        for each in content:
+            _check_finite(each)
+
+
 def encode(content: object) -> bytes | None:
     """Bytes as they are, text as UTF-8, all else as JSON."""
     if content is None or type(content) is bytes:
@@ -144,7 +165,7 @@ def encode(content: object) -> bytes | None:
         return str(content).encode()
     dump = getattr(content, "model_dump_json", None)
     try:
-        return _ENCODER.encode(content) if dump is None else str(dump(by_alias=True)).encode()
+        return _encode_json(content) if dump is None else str(dump(by_alias=True)).encode()
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"a key or value of type {type(content).__name__} cannot be written "
