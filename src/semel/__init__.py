@@ -20,6 +20,23 @@ if TYPE_CHECKING:
     from semel.client.producing.blocking import Producer as Producer
     from semel.types import TopicPartition as TopicPartition
 
+# Not `read` and `write`: without pyarrow they would let all the others fail.
+__all__ = [
+    "Acl",
+    "Admin",
+    "App",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Consumer",
+    "Outbox",
+    "Producer",
+    "Record",
+    "TopicPartition",
+    "Transaction",
+    "security",
+]
+
 __version__ = "0.2.0"
 
 # Imported at the first use: a broker needs none of them, and pyarrow is not always there.
