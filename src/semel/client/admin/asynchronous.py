@@ -20,7 +20,14 @@ from semel.client.admin.topics import CLUSTER_DEFAULT
 from semel.client.admin.transactions import TransactionDescription, TransactionListing
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.metadata import TopicMetadata
-from semel.client.cluster.offsets import as_time_ms, beginnings_of, ends_of, offsets_at_or_end
+from semel.client.cluster.offsets import (
+    as_committable,
+    as_offsets,
+    as_time_ms,
+    beginnings_of,
+    ends_of,
+    offsets_at_or_end,
+)
 from semel.client.connecting.address import Address, parse_bootstrap_servers
 from semel.client.consuming.settings import parse_isolation
 from semel.client.options import check_numbers
@@ -129,9 +136,13 @@ class AsyncAdmin:
         check_numbers({"partitions": partitions, "replicas": replicas}, _NUMBERS)
         if not isinstance(configs, Mapping | None):
             raise ConfigError(f"configs is {configs!r:.100}: it has to be a dictionary of settings")
+        listed = _listed(names)
+        for name in listed:
+            if listed.count(name) > 1:
+                raise ConfigError(f"topic {name} is named twice: name it once")
         outcomes = await topics.create_all_or_none(
             self._cluster,
-            _listed(names),
+            listed,
             partition_count=partitions,
             replication_factor=replicas,
             configs={name: as_text(value) for name, value in (configs or {}).items()},
@@ -196,9 +207,9 @@ class AsyncAdmin:
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """Delete what lies below these offsets, for good; where each partition begins then."""
-        _check_offsets(before)
-        await find_partitions(self._cluster, list(before))
-        outcomes = await topics.delete_records_before(self._cluster, before)
+        offsets = as_offsets(before)
+        await find_partitions(self._cluster, list(offsets))
+        outcomes = await topics.delete_records_before(self._cluster, offsets)
         raise_refused(
             {
                 str(partition): outcome if isinstance(outcome, RequestError) else None
@@ -254,13 +265,10 @@ class AsyncAdmin:
 
     async def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit these offsets for a group that has no members at the moment."""
-        _check_offsets(offsets)
-        for partition, offset in offsets.items():
-            if offset < 0:
-                raise ConfigError(f"the offset of {partition} is {offset}: it cannot be negative")
-        if offsets:
-            await find_partitions(self._cluster, list(offsets))
-            await groups.commit_offsets(self._cluster, group, offsets)
+        named = as_committable(offsets)
+        if named:
+            await find_partitions(self._cluster, list(named))
+            await groups.commit_offsets(self._cluster, group, named)
 
     async def delete_offsets(self, group: str, partitions: Partitions) -> None:
         """Let the group forget what it has committed in topics that it does not read any more."""
@@ -333,13 +341,3 @@ def _listed(names: Names) -> list[str]:
         if not isinstance(name, str):
             raise ConfigError(f"names are text, or a list of it; {name!r} is none")
     return listed
-
-
-def _check_offsets(offsets: Mapping[TopicPartition, int]) -> None:
-    for partition, offset in offsets.items():
-        is_place = isinstance(partition, tuple) and len(partition) == len(TopicPartition._fields)
-        if not is_place or not isinstance(offset, int):
-            raise ConfigError(
-                f"an offset is a whole number for a TopicPartition, not {offset!r} for "
-                f"{partition!r}"
-            )

@@ -5,9 +5,11 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from operator import index
+from typing import SupportsIndex
 
 from semel.client.cluster.calls import raise_for
 from semel.client.cluster.cluster import Cluster
+from semel.errors import ConfigError
 from semel.types import TopicPartition
 from semel.wire.messages import list_offsets
 
@@ -15,6 +17,8 @@ LATEST_MS = -1
 """Stands for the end of a partition where a timestamp is asked for."""
 EARLIEST_MS = -2
 """Stands for its beginning."""
+
+OFFSET_MAX = 2**63 - 1
 
 _CONSUMER = -1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,6 +39,42 @@ def as_time_ms(time: int | datetime) -> int:
         raise TypeError(
             f"a time is a datetime or whole milliseconds since 1970, not {time!r}"
         ) from None
+
+
+def as_offsets(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """As the application names them: pairs of a topic and a number will do as partitions."""
+    if not isinstance(offsets, Mapping):
+        raise ConfigError(
+            f"offsets are a dictionary of TopicPartition and offset, not {offsets!r:.100}"
+        )
+    named = {}
+    for partition, offset in offsets.items():
+        try:
+            named_as, whole = _as_topic_partition(*partition), index(offset)
+        except TypeError:
+            raise ConfigError(
+                f"an offset is a whole number for a TopicPartition, not {offset!r} for "
+                f"{partition!r}"
+            ) from None
+        if abs(whole) > OFFSET_MAX:
+            raise ConfigError(f"the offset of {named_as} is {whole}: no log has so many records")
+        named[named_as] = whole
+    return named
+
+
+def _as_topic_partition(topic: object, number: SupportsIndex) -> TopicPartition:
+    if not isinstance(topic, str):
+        raise TypeError(f"a topic is named by a str, not {topic!r}")
+    return TopicPartition(topic, index(number))
+
+
+def as_committable(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """As `as_offsets`, where a reader can go on."""
+    named = as_offsets(offsets)
+    for partition, offset in named.items():
+        if offset < 0:
+            raise ConfigError(f"the offset of {partition} is {offset}: it cannot be negative")
+    return named
 
 
 async def offsets_at(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 from semel.client.cluster.metadata import TopicRemade
+from semel.client.cluster.offsets import as_committable
 from semel.client.connecting.topic_ids import NO_ID
 from semel.client.consuming.actions import NOBODY, MemberIdentity
 from semel.client.consuming.coordination import GroupCoordination
@@ -57,10 +58,9 @@ class Commits:
             return self._positions.delivered()
         as_topic_partitions(offsets)
         ids = self._positions.topic_ids()
-        named = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
         return {
             partition: Position(offset, topic_id=ids.get(partition, NO_ID))
-            for partition, offset in named.items()
+            for partition, offset in as_committable(offsets).items()
         }
 
     async def commit(

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from semel.client import outcome
+from semel.client.cluster.offsets import as_committable
 from semel.client.outcome import ErrorKind, MustAbort, MustStop, OutcomeUnknown, TransactionFailed
 from semel.client.producing.coordination import GroupMetadata, GroupOffset, TransactionCoordination
 from semel.client.producing.engine import ProducerEngine
@@ -88,7 +89,8 @@ class ProducerTransactions:
         """Let these offsets of the group be committed with the transaction, or not at all."""
         transaction = self._transaction
         transaction.check_open()
-        if not offsets:
+        named = as_committable(offsets)
+        if not named:
             return
         try:
             async with self._sending_offsets:
@@ -96,7 +98,7 @@ class ProducerTransactions:
                 await self._join_group(group.group_id)
                 await self._coordination.commit_offsets(
                     self._core.producer,
-                    {partition: GroupOffset(offset) for partition, offset in offsets.items()},
+                    {partition: GroupOffset(offset) for partition, offset in named.items()},
                     group,
                 )
         except RequestError as error:
