@@ -15,7 +15,7 @@ from semel.client.consuming.deserializers import as_one, columns_or_all, deseria
 from semel.client.consuming.engine import ConsumerEngine
 from semel.client.consuming.partition import Want
 from semel.client.consuming.record import Key, Record, Value
-from semel.client.consuming.settings import ConsumerOptions, settings_of
+from semel.client.consuming.settings import ConsumerOptions, seconds_of, settings_of
 from semel.client.producing.coordination import GroupMetadata
 from semel.errors import NotInOrder
 from semel.types import TopicPartition
@@ -161,7 +161,8 @@ class AsyncConsumer(Generic[Key, Value]):
 
     async def _serve(self, take: Callable[[], _Result], timeout_ms: float | None = None) -> _Result:
         engine = self._engine
-        deadline_s = None if timeout_ms is None else engine.loop.time() + timeout_ms / 1000
+        timeout_s = seconds_of(timeout_ms)
+        deadline_s = None if timeout_s is None else engine.loop.time() + timeout_s
         while True:
             outcome = await engine.serve(take, deadline_s)
             if not isinstance(outcome, Tell):

@@ -17,7 +17,7 @@ from semel.client.consuming.deserializers import as_one, columns_or_all, deseria
 from semel.client.consuming.engine import ConsumerEngine
 from semel.client.consuming.partition import Want
 from semel.client.consuming.record import Key, Record, Value
-from semel.client.consuming.settings import ConsumerOptions, settings_of
+from semel.client.consuming.settings import ConsumerOptions, seconds_of, settings_of
 from semel.client.producing.coordination import GroupMetadata
 from semel.types import TopicPartition
 
@@ -170,7 +170,8 @@ class Consumer(Generic[Key, Value]):
         engine = self._engine
         if self._is_closed or self._thread.is_forked:
             raise self._thread.closed()
-        deadline_s = None if timeout_ms is None else engine.loop.time() + timeout_ms / 1000
+        timeout_s = seconds_of(timeout_ms)
+        deadline_s = None if timeout_s is None else engine.loop.time() + timeout_s
         while True:
             taken = engine.take_at_once(take)
             if engine.positions.has_room_news:

@@ -7,7 +7,7 @@ told (`Tell`) in place of records, and goes on when that is done.
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from semel.client.consuming.positions import Positions
 from semel.client.consuming.seeking import Seeking
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
 from semel.client.producing.coordination import GroupMetadata
-from semel.errors import NotInOrder, OffsetOutOfRange, SemelError
+from semel.errors import ConfigError, NotInOrder, OffsetOutOfRange, SemelError
 from semel.security import PLAINTEXT
 from semel.topic_names import check_name
 from semel.types import TopicPartition
@@ -172,6 +172,11 @@ class ConsumerEngine:
             pattern = topics
             topics = matching(pattern, await self._asking.retry(self._asking.describe))
         else:
+            if not isinstance(topics, Iterable):
+                raise ConfigError(
+                    f"topics are named by text, or a list of it, not by {topics!r:.100}"
+                )
+            topics = list(topics)
             # One that there can never be would be waited for without end.
             for name in topics:
                 check_name(name)
@@ -355,7 +360,9 @@ class ConsumerEngine:
         self.check_open()
         if self._coordination is None:
             raise NotInOrder("a consumer without a group has committed nothing")
-        chosen = self.positions.partitions if partitions is None else partitions
+        chosen = (
+            self.positions.partitions if partitions is None else as_topic_partitions(partitions)
+        )
         found = await self._coordination.committed(chosen)
         return {partition: position.offset for partition, position in found.items()}
 

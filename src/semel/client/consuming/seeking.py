@@ -3,10 +3,16 @@
 import asyncio
 from collections.abc import Callable, Collection
 from datetime import datetime
+from operator import index
 
 from semel.client.cluster.cluster import Cluster
-from semel.client.cluster.offsets import as_time_ms, ends_of, offsets_at_or_end
-from semel.client.consuming.partition import Want
+from semel.client.cluster.offsets import (
+    OFFSET_MAX,
+    as_time_ms,
+    ends_of,
+    offsets_at_or_end,
+)
+from semel.client.consuming.partition import Want, as_topic_partitions
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.refusals import NoOffset
 from semel.client.consuming.settings import ConsumerSettings
@@ -32,6 +38,7 @@ class Seeking:
         self._check_open = check_open
 
     async def position(self, partition: TopicPartition) -> int:
+        (partition,) = as_topic_partitions([partition])
         await self._located([partition])
         offset = self._positions.position(partition)
         assert offset is not None, "it was waited for"
@@ -65,17 +72,24 @@ class Seeking:
             if partition not in assigned:
                 raise UnknownTopicOrPartition(f"{partition} is not assigned to this consumer")
 
-    def _chosen(self, partitions: Collection[TopicPartition] | None) -> Collection[TopicPartition]:
+    def _chosen(self, partitions: Collection[TopicPartition] | None) -> frozenset[TopicPartition]:
         if partitions is None:
             return self._positions.partitions
-        self._check_assigned(partitions)
-        return partitions
+        chosen = as_topic_partitions(partitions)
+        self._check_assigned(chosen)
+        return chosen
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        self._check_assigned([partition])
-        if offset < 0:
-            raise OffsetOutOfRange(f"{partition} has no offset {offset}")
-        self._positions.seek(partition, offset)
+        (partition,) = self._chosen([partition])
+        try:
+            whole = index(offset)
+        except TypeError:
+            raise TypeError(
+                f"the offset of {partition} is {offset!r}: it has to be a whole number"
+            ) from None
+        if not 0 <= whole <= OFFSET_MAX:
+            raise OffsetOutOfRange(f"{partition} has no offset {whole}")
+        self._positions.seek(partition, whole)
         self._pump()
 
     async def seek_to(self, want: Want, partitions: Collection[TopicPartition] | None) -> None:

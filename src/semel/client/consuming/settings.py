@@ -1,6 +1,7 @@
 """What a consumer may be told, and what it does unless told otherwise."""
 
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any, NamedTuple, TypedDict
 
 from semel.client.cluster.offsets import Isolation
@@ -18,6 +19,8 @@ _ASSIGNORS = {
     "cooperative_sticky": "cooperative-sticky",
 }
 """Names as they may be written, and as groups know them."""
+
+_POLL_NUMBERS = {"timeout_ms": float}
 
 
 class ConsumerOptions(TypedDict, total=False):
@@ -87,9 +90,15 @@ class ConsumerSettings(NamedTuple):
         """How many records one poll may give, if it is told and if it is not; 0 is none."""
         if max_records is None:
             return self.max_poll_records
-        if max_records < 0:
-            raise ConfigError(f"max_records is {max_records}, and cannot be negative")
-        return max_records
+        try:
+            count = index(max_records)
+        except TypeError:
+            raise ConfigError(
+                f"max_records is {max_records!r}: it has to be a whole number"
+            ) from None
+        if count < 0:
+            raise ConfigError(f"max_records is {count}, and cannot be negative")
+        return count
 
 
 def settings_of(group: str | None, options: ConsumerOptions) -> ConsumerSettings:
@@ -106,6 +115,14 @@ def settings_of(group: str | None, options: ConsumerOptions) -> ConsumerSettings
     # Without a group there is nothing to commit to.
     named["enable_auto_commit"] = group is not None and options.get("enable_auto_commit", True)
     return check(ConsumerSettings(**named))
+
+
+def seconds_of(timeout_ms: float | None) -> float | None:
+    """How long a poll may wait; None is without end."""
+    if timeout_ms is None:
+        return None
+    check_numbers({"timeout_ms": timeout_ms}, _POLL_NUMBERS)
+    return timeout_ms / 1000
 
 
 def parse_assignors(names: str | Sequence[str]) -> tuple[str, ...]:
