@@ -1,13 +1,22 @@
 """The access list on nodes of a store: who follows it, for how long, and who answers for whom."""
 
 import asyncio
-from typing import Any, Final
+import math
+from typing import Any, Final, cast
 
 import pytest
 
-from semel.broker.access_control import STALE_S
+from semel.access.access_list import AccessList
+from semel.access.access_view import AccessView
+from semel.access.principal import Principal
+from semel.access.rules import ANY, PatternType, Permission, Rule
+from semel.broker.access_control import STALE_S, AccessControl
+from semel.broker.audit import Audit
+from semel.broker.config import BrokerConfig
+from semel.broker.led_lanes import LedLanes
 from semel.broker.setting import AUTHORIZER
 from semel.errors import ConfigError
+from semel.wire.rights import Operation, ResourceType
 from support.access_table import codes, request
 from support.cluster_calls import ready
 from support.simulated_cluster import NotAnswered, SimulatedCluster, SimulatedNode, on_nodes
@@ -131,3 +140,33 @@ async def test_a_node_that_is_told_of_no_rules_and_finds_some_does_not_stay(
         (error,) = error.exceptions
     assert isinstance(error, ConfigError)
     assert "although there are rules (1): say authorizer.class.name=" in str(error)
+
+
+class HeardInPieces:
+    """What a node knows of lane 0 that may not have read all of it."""
+
+    def __init__(self) -> None:
+        self.rules: list[Rule] = []
+        self.silent_s = math.inf
+
+    @property
+    def access(self) -> AccessView:
+        return AccessView(cast(Any, None), AccessList(self.rules), cast(Any, None))
+
+
+def test_rules_that_a_node_reads_last_count_as_well() -> None:
+    heard = HeardInPieces()
+    lanes = cast(LedLanes, heard)
+    access = AccessControl(lanes, BrokerConfig(), cast(Audit, None), lambda: heard.silent_s)
+
+    async def scenario() -> None:
+        access.look()
+        resource = ResourceType.TOPIC, "t", PatternType.LITERAL
+        bob = Principal("User", "bob")
+        heard.rules.append(Rule(*resource, bob, ANY, Operation.READ, Permission.ALLOW))
+        access.look()
+        heard.silent_s = 0.0
+        with pytest.raises(ConfigError, match="there are rules"):
+            access.look()
+
+    asyncio.run(scenario())

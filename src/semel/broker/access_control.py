@@ -59,10 +59,15 @@ class AccessControl:
             raise AccessUnknown(f"what is known of who may do what is {silent_s:.1f} s old")
         return access.access_list
 
-    def check(self) -> None:
-        """Lane 0 is known. Raises ConfigError if everybody could do everything, and nobody has
-        said so: whoever forgets a setting is not to open what was guarded."""
-        settings, rule_count = self._settings, self._rule_count
+    def check(self, rule_count: int) -> None:
+        """Lane 0 is known, and so many rules are. Raises ConfigError if everybody could do
+        everything, and nobody has said so: whoever forgets a setting is not to open what was
+        guarded. But only the first time: rules that come while a cluster gets its access control,
+        node by node, end nobody."""
+        if self._is_checked:
+            return
+        self._is_checked = True
+        settings = self._settings
         if rule_count and not self.is_on and not self._is_told_off:
             raise ConfigError(
                 f"everybody could do everything, although there are rules ({rule_count}): say "
@@ -71,17 +76,11 @@ class AccessControl:
         if self.is_on and not (rule_count or settings.super_users or settings.allows_if_no_rule):
             log.warning("nobody may do anything: there are no rules, and super.users names nobody")
 
-    @property
-    def _rule_count(self) -> int:
-        access = self._lanes.access
-        return 0 if access is None else len(access.access_list)
-
     def look(self) -> None:
-        """Something was heard of lane 0. Raises ConfigError the first time, as `check`: rules that
-        come while a cluster gets its access control, node by node, end nobody."""
-        if not self._is_checked and self._lanes.access is not None:
-            self._is_checked = True
-            self.check()
+        """Something was heard of lane 0. Raises ConfigError, as `check`: not before all of it was
+        heard, as the rules may be the last of it."""
+        if self._is_known:
+            self.check(len(self.access_list()))
         self._has_heard.set()
         self._has_heard = asyncio.Event()
 

@@ -126,7 +126,7 @@ class Leading:
         for lane in broker.lanes.led:
             await lane.start(broker.fail, broker.warn)
         if broker.lanes.leads_catalogue:
-            broker.access.check()
+            broker.access.check(len(broker.lanes.controller.view.access.access_list))
             # A crash may have come between the lanes.
             broker.topics.align(broker.lanes.controller)
         if broker.config.retention_enforce:
@@ -176,6 +176,9 @@ class Leading:
             if number != CONTROLLER:
                 await lane.while_leading(broker.lanes.until_topics_known())
             lane.check_leads()
+            if number == CONTROLLER:
+                # Nobody was served by it yet.
+                broker.access.check(len(lane.view.access.access_list))
             self._take(lane)
         except BaseException:
             await lane.step_down()
