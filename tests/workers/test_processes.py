@@ -328,6 +328,19 @@ def test_a_lane_that_is_missing_is_told_of(tmp_path: Path) -> None:
             Broker(data=folder, workers=count).start()
 
 
+def test_a_lane_is_not_served_by_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with Broker(data=folder, workers=2):
+        pass
+    lane = folder / "lanes" / "0001"
+    (tmp_path / "shorter").symlink_to(lane)
+    for named in (lane, tmp_path / "shorter"):
+        for count in (1, 2):
+            with pytest.raises(BrokerDidNotStart, match="is one of the lanes of"):
+                Broker(data=named, workers=count).start()
+    assert semel("log", "check", str(lane)).returncode == 2
+
+
 def test_every_worker_reads_its_certificate_anew_when_that_is_asked_for(tmp_path: Path) -> None:
     settings = {
         "listeners": "SSL://127.0.0.1:0",

@@ -11,6 +11,7 @@ folder is there before its number counts, so that one which is missing is never 
 import contextlib
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,7 @@ from semel.journal.file.disk import FileDevice
 
 LANES: Final = names.LANES
 LANES_MAX: Final = 256
+_LANE: Final = re.compile("[0-9a-f]{4}")
 
 
 def lane_folder(folder: Path, number: int) -> Path:
@@ -30,7 +32,11 @@ def lane_folder(folder: Path, number: int) -> Path:
 
 def lane_count(folder: Path) -> int:
     """One also if there is no such folder yet. Raises NewerFormat, CorruptJournal, and ConfigError
-    if a lane is missing."""
+    if a lane is missing, or if this is one."""
+    whole = _whole(folder)
+    if whole is not None:
+        # Led by itself it would be a catalogue of its own, which the others know nothing of.
+        raise ConfigError(f"{folder} is one of the lanes of {whole}: name that")
     device = FileDevice(folder)
     try:
         count = formats.lane_count(device)
@@ -42,6 +48,14 @@ def lane_count(folder: Path) -> int:
                 f"{folder} has {count} lanes, and {lane_folder(folder, number)} is missing"
             )
     return count
+
+
+def _whole(folder: Path) -> Path | None:
+    """The folder of which this is a lane; None if it is none."""
+    resolved = folder.resolve()
+    whole = resolved.parent.parent
+    is_lane = _LANE.fullmatch(resolved.name) and resolved.parent.name == LANES
+    return whole if is_lane and (whole / names.FORMAT).exists() else None
 
 
 @contextlib.contextmanager
