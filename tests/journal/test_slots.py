@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -476,6 +477,31 @@ def test_a_follower_whose_slot_was_collected_begins_anew() -> None:
             await seeded_loop.elapse(0.5)
         assert began == 1
         assert stand_by.payloads == [b"a", b"b"]
+
+    run(main())
+
+
+def test_a_stretch_that_is_full_with_a_checkpoint_has_no_index_by_that() -> None:
+    """It is sealed with the next frame, whose leader may die before the next checkpoint."""
+
+    async def main() -> None:
+        store = SlotStore()
+        settings = replace(SETTINGS, stretch_bytes=4096)
+        stand_by = StandBy(store, settings)
+        await stand_by.begin()
+        lane = await lead(store, settings=settings)
+        while lane.journal.end < settings.stretch_bytes:
+            await say(lane, b"x" * 500)
+        full = lane.journal.end
+        await lane.journal.checkpoint_now()
+        await say(lane, b"the next")
+        await stand_by.look()
+        assert not await stand_by.follower.confirm()
+        new = await stand_by.take(2)
+        assert new.journal.is_continued
+        await say(new, b"more")
+        await new.journal.checkpoint_now()
+        assert keys.index_part(keys.index(0, 0, full), 0) in store.objects
 
     run(main())
 

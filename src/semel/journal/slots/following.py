@@ -225,8 +225,10 @@ class Follower:
     async def _adopt(self, outline: Outline) -> None:
         self._replay.confirm(outline.slot)
         self._replay.table.replace_before(outline.slot, outline.table)
+        # The last is open there, and has no index yet, also if it ends with the checkpoint.
+        opened = outline.bases[-1]
         for each in self.index.unpublished():
-            if each.end <= outline.standing.end:
+            if each.end <= opened:
                 for _ in each.encode():
                     await asyncio.sleep(0)
                 self.index.published(each.base)
