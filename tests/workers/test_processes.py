@@ -328,6 +328,11 @@ def test_a_lane_that_is_missing_is_told_of(tmp_path: Path) -> None:
             Broker(data=folder, workers=count).start()
 
 
+def test_workers_without_a_port_do_not_take_another(tmp_path: Path) -> None:
+    with pytest.raises(BrokerDidNotStart, match="the last is 65535"):
+        Broker(data=tmp_path / "data", workers=2, port=65_535).start()
+
+
 def test_a_lane_is_not_served_by_itself(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with Broker(data=folder, workers=2):

@@ -42,6 +42,7 @@ BETWEEN: Final = "127.0.0.1"
 NAME_SIZE: Final = 16
 WORKERS_MAX: Final = 64
 ATTEMPTS_MAX: Final = 50
+PORT_MAX: Final = 65_535
 """To find so many free ports in a row."""
 
 
@@ -110,6 +111,9 @@ def _listening(listener: Listener, count: int) -> Iterator[list[socket.socket]]:
 
 
 def _bound(host: str, port: int) -> socket.socket:
+    if port > PORT_MAX:
+        # The kernel would take another.
+        raise CannotListen(f"cannot listen at port {port} of {host}: the last is {PORT_MAX}")
     with naming(written((host, port))):
         family, *_, found = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -120,6 +124,8 @@ def _bound(host: str, port: int) -> socket.socket:
 def _next(first: Address, index: int) -> Address:
     """The address for a worker, if this is for the first."""
     host, port = first
+    if port + index > PORT_MAX:
+        raise ConfigError(f"port {port} has no {index} behind it, for the other workers")
     return host, port + index if port else 0
 
 
