@@ -20,6 +20,7 @@ from semel.broker.door import Door
 from semel.broker.initial_users import initial_users
 from semel.broker.proxy_header import SIGNATURE
 from semel.broker.sign_in import REFUSAL
+from semel.broker.turns import CREDIT_S
 from semel.client.connecting.sasl import exchange
 from semel.errors import ConfigError
 from semel.security import Sasl
@@ -93,7 +94,7 @@ def test_what_is_read_before_a_handshake_begins_is_part_of_it(
     asked = encoded("sasl_handshake", 1, SaslHandshakeRequest("SCRAM-SHA-256"))
     with secured(tmp_path, authority) as server:
         # What the client says is there before its turn comes.
-        server.do(lambda _: server.listening._desk.handshakes.spend(0.3))
+        server.do(lambda _: server.listening._desk.handshakes.spend(CREDIT_S + 0.1))
         with trusting.wrap_socket(connected(server), server_hostname="localhost") as link:
             link.sendall(request_frame("sasl_handshake", 1, asked))
             size = int.from_bytes(link.recv(4), "big")

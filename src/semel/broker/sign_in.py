@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 REFUSAL: Final = "Authentication failed: these credentials are not accepted"
 NONCE_SIZE: Final = 24
 KEY_SIZE: Final = 32
-HANDSHAKES_SHARE: Final = 0.15
+HANDSHAKES_SHARE: Final = 0.1
 """Of the loop's time, for all who have not come in."""
-CHECKS_SHARE: Final = 0.25
+CHECKS_SHARE: Final = 0.1
 """Of a core, which those who have come in need as well."""
 FIRST_CALL_SIZE_MAX: Final = 2**20
 """Of a node that has not proved yet that it is one."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from semel.access.origin import counted_as
 
-CREDIT_S: Final = 0.1
+CREDIT_S: Final = 0.5
 """Of the time that nobody has used lately, so much may be used at once."""
 
 _EARLY_S: Final = 0.001
