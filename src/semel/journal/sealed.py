@@ -335,19 +335,19 @@ class SealedIndex:
         count = head[0]
         start = word + _BLOCK_HEAD
         row_words = self._row_words(count)
+        deltas = self._deltas(start + 3 * count + _words_of_halves(count), count)
         size_sums = self._size_sums(start + row_words + 4 * head[1], count // ROWS_PER_SUM)
         number, first = divmod(start, WORDS_PER_PAGE)
         if count > 0 and first + row_words <= WORDS_PER_PAGE:
             # As most are, of which very many may be asked for at once.
             page = blocks.page(number)
             words, halves, half = page.words, page.halves, 2 * (first + 3 * count)
-            behind = half + 2 * _words_of_halves(count)
             return Stretch(
                 words[first : first + count],
                 words[first + count : first + 2 * count],
                 words[first + 2 * count : first + 3 * count],
                 halves[half : half + count],
-                halves[behind : behind + count] if self._has_deltas else (),
+                deltas,
                 size_sums,
                 0,
                 count,
@@ -357,7 +357,7 @@ class SealedIndex:
             blocks.numbers(start + count, count),
             blocks.numbers(start + 2 * count, count),
             blocks.halves(start + 3 * count, count),
-            self._deltas(start + 3 * count + _words_of_halves(count), count),
+            deltas,
             size_sums,
             0,
             count,
